@@ -1,0 +1,1 @@
+"""The computations under study, one module a family."""

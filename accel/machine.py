@@ -1,0 +1,198 @@
+"""Machine: what a computer is and what it was measured to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from accel.records import Record
+
+__all__ = [
+    "Bandwidth",
+    "Blas",
+    "Cache",
+    "Calibration",
+    "Ceiling",
+    "FreshPages",
+    "Machine",
+    "MatmulRate",
+    "Peak",
+    "Stream",
+    "interpolate",
+]
+
+SCHEMA = 1
+"""Raised by one whenever a field of a saved machine changes its meaning, so that older files are measured anew."""
+
+
+@dataclass(frozen=True)
+class Cache(Record):
+    """One level of data cache, as seen from one CPU."""
+
+    level: int
+    size_bytes: int
+    line_bytes: int
+    ways: int | None
+    shared_by_cpus: int
+
+    @property
+    def name(self) -> str:
+        """The level's usual name, such as ``"L2"``."""
+        return f"L{self.level}"
+
+
+@dataclass(frozen=True)
+class Blas(Record):
+    """The library behind `numpy.matmul`."""
+
+    name: str
+    version: str
+    kernel: str
+    """The processor type the library chose its kernels for, such as ``"Zen"``; empty where it does not say."""
+    threads: int
+
+
+@dataclass(frozen=True)
+class Peak(Record):
+    """The highest arithmetic rate seen for one dtype and number of threads."""
+
+    dtype: str
+    threads: int
+    flops_per_second: float
+    method: str
+    """``"fma probe"`` (compiled, the true peak) or ``"matmul"`` (without Numba: a lower bound)."""
+
+
+@dataclass(frozen=True)
+class Bandwidth(Record):
+    """Bandwidth of one compiled stream against its working set: algorithmic bytes per second."""
+
+    operation: str
+    """``"load"``, ``"copy"``, ``"triad"`` or ``"copy, non-temporal"``; ``"numpy copy"`` where Numba is missing."""
+    threads: int
+    working_set_bytes: tuple[int, ...]
+    bytes_per_second: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Stream(Record):
+    """Time per byte of NumPy passes of one shape against the working set, dispatch overhead taken out."""
+
+    shape: str
+    """``"1R1W"``, ``"2R1W"``, ``"in place"``, ``"in place + read"`` or ``"reduce"``."""
+    working_set_bytes: tuple[int, ...]
+    seconds_per_byte: tuple[float, ...]
+    """Per algorithmic byte: each distinct operand once, an updated one twice (read and written)."""
+    spread_fraction: tuple[float, ...]
+    """Interquartile range over the best time, at each working set."""
+
+
+@dataclass(frozen=True)
+class Ceiling(Record):
+    """What one NumPy operation costs when its operands are in L1: the call, and each element."""
+
+    operation: str
+    """The ufunc's name; ``"add:scalar"`` with a scalar operand, ``"add.reduce"`` for a reduction…"""
+    dtype: str
+    call_seconds: float
+    element_seconds: float
+    row_seconds: float = 0.0
+    """Extra for each inner loop started (each row of a broadcast or of a reduction)."""
+
+
+@dataclass(frozen=True)
+class FreshPages(Record):
+    """What the first write to newly allocated memory costs beyond a write to memory already in use."""
+
+    allocation_bytes: tuple[int, ...]
+    seconds_per_byte: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class MatmulRate(Record):
+    """Time of one measured matrix product (m x k) @ (k x n)."""
+
+    dtype: str
+    threads: int
+    m: int
+    k: int
+    n: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Calibration(Record):
+    """Everything that was measured on a machine, and how well."""
+
+    taken_at: str
+    """Local time, ISO 8601 with the UTC offset."""
+    duration_seconds: float
+    quick: bool
+    steady: bool
+    spread_fraction: float
+    """Median over all probes of (median - best) / best."""
+    peaks: tuple[Peak, ...]
+    bandwidths: tuple[Bandwidth, ...]
+    streams: tuple[Stream, ...]
+    ceilings: tuple[Ceiling, ...]
+    fresh_pages: FreshPages
+    matmuls: tuple[MatmulRate, ...]
+    interpreted_seconds: float
+    """One step of a pure-Python loop: ``total += a[i, k] * b[k, j]`` on NumPy arrays."""
+
+
+@dataclass(frozen=True)
+class Machine(Record):
+    """A computer: its hardware, its libraries and, once calibrated, its measured roofs.
+
+    Get the one you are on with `accel.this_machine()`; load another with `accel.Machine.load(path)`.
+    """
+
+    cpu_name: str
+    architecture: str
+    """As `platform.machine()` names it: ``"x86_64"``, ``"arm64"``…"""
+    system: str
+    simd_bits: int
+    """Width of the vector registers that kernels use, in bits."""
+    logical_cpus: int
+    affinity_cpus: int
+    quota_cpus: float | None
+    """CPUs' worth of time that the container may use, or None where there is no quota."""
+    caches: tuple[Cache, ...]
+    memory_bytes: int
+    blas: Blas
+    python_version: str
+    numpy_version: str
+    numba_version: str | None
+    calibration: Calibration | None = None
+    schema: int = SCHEMA
+
+    @property
+    def usable_cpus(self) -> int:
+        """CPUs this process can keep busy: the smaller of affinity and quota, at least 1."""
+        quota = self.affinity_cpus if self.quota_cpus is None else math.floor(self.quota_cpus + 1e-9)
+        return max(1, min(self.affinity_cpus, quota))
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the roofs of this machine were measured."""
+        return self.calibration is not None
+
+    def with_calibration(self, calibration: Calibration) -> Self:
+        """Return this machine with its measured roofs."""
+        return replace(self, calibration=calibration)
+
+
+def interpolate(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
+    """Read a measured curve at `x`: linear in log x, flat beyond both ends."""
+    import bisect
+
+    if x <= xs[0]:
+        return ys[0]
+    if x >= xs[-1]:
+        return ys[-1]
+    i = bisect.bisect_right(xs, x)
+    share = math.log(x / xs[i - 1]) / math.log(xs[i] / xs[i - 1])
+    return ys[i - 1] + share * (ys[i] - ys[i - 1])

@@ -1,0 +1,1 @@
+"""Recorded machines, as JSON: what the book shows beside the reader's own."""

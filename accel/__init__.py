@@ -15,11 +15,15 @@ __version__ = "0.1.0"
 # Public name -> module that defines it. Loaded on first use, so that `import accel` stays as cheap as NumPy.
 _HOMES = {
     "Cost": "accel.cost",
+    "Comparison": "accel.comparison",
     "Machine": "accel.machine",
+    "Measurement": "accel.measurement",
+    "measure": "accel.measurement",
+    "measure_memory": "accel.measurement",
 }
 _MODULES = frozenset({"kernels", "machine", "measurement", "cost", "plot", "explore", "roofline"})
 
-__all__ = sorted([*_HOMES, *_MODULES])  # noqa: PLE0605
+__all__ = sorted([*_HOMES, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:

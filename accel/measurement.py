@@ -1,0 +1,324 @@
+"""Measurement: how long calls take and how much memory they need, with the run's own noise beside it."""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, overload
+
+from accel.records import Record
+
+__all__ = ["Measurement", "Memory", "measure", "measure_memory", "single_threaded", "threads"]
+
+STEADY_SPREAD_FRACTION = 0.15
+"""A run is called steady while its quartile lies within this share above its best sample."""
+INNER_LOOP_SECONDS = 1e-3
+"""One sample lasts at least this long, so that the clock and the loop around the call do not show."""
+WARM_UP_SECONDS = 0.02
+"""Warm-up is by time: long enough for caches, lazy imports and the clock frequency, whatever the call costs."""
+
+
+@dataclass(frozen=True)
+class Measurement(Record):
+    """Seconds for one call, from samples spread over time.
+
+    `best_seconds` is the estimate of what the code costs: noise on a shared machine only ever adds. The median
+    and the quartiles are what you will see.
+    """
+
+    name: str
+    samples_seconds: tuple[float, ...]
+    calls_per_sample: int
+    span_seconds: float
+    """Time from the first sample to the last: slow phases shorter than this cannot hide the best."""
+
+    @property
+    def best_seconds(self) -> float:
+        """The fastest sample."""
+        return min(self.samples_seconds)
+
+    @property
+    def median_seconds(self) -> float:
+        """The middle sample."""
+        return statistics.median(self.samples_seconds)
+
+    @property
+    def quartiles_seconds(self) -> tuple[float, float]:
+        """The first and third quartile."""
+        if len(self.samples_seconds) == 1:
+            return self.samples_seconds[0], self.samples_seconds[0]
+        first, _, third = statistics.quantiles(self.samples_seconds, n=4, method="inclusive")
+        return first, third
+
+    @property
+    def interquartile_range_seconds(self) -> float:
+        """The third quartile minus the first."""
+        first, third = self.quartiles_seconds
+        return third - first
+
+    @property
+    def spread_fraction(self) -> float:
+        """How far the median lies above the best, as a share of the best."""
+        return self.median_seconds / self.best_seconds - 1
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether a quarter of the samples came close to the best, and there were enough of them to say so."""
+        near = self.quartiles_seconds[0] / self.best_seconds - 1
+        return len(self.samples_seconds) >= 5 and near <= STEADY_SPREAD_FRACTION
+
+    @property
+    def verdict(self) -> str:
+        """One line on how far to trust the run."""
+        if len(self.samples_seconds) < 5:
+            return f"too few samples to judge ({len(self.samples_seconds)})"
+        word = "steady" if self.is_steady else "noisy"
+        return f"{word}: median {self.spread_fraction:.0%} above best over {self.span_seconds:.1f} s"
+
+    def __repr__(self) -> str:
+        return (
+            f"Measurement({self.name}: best {format_seconds(self.best_seconds)}, "
+            f"median {format_seconds(self.median_seconds)}, "
+            f"IQR {format_seconds(self.interquartile_range_seconds)}, {self.verdict})"
+        )
+
+
+@dataclass(frozen=True)
+class Memory(Record):
+    """Peak memory of one call beyond what was in use before it."""
+
+    name: str
+    peak_bytes: int
+    method: str
+    sees: str
+    misses: str
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a duration with a unit that suits it.
+
+    >>> from accel.measurement import format_seconds
+    >>> format_seconds(0.00123), format_seconds(4.2e-8)
+    ('1.23 ms', '42 ns')
+    """
+    if not math.isfinite(seconds) or seconds == 0:
+        return f"{seconds:g} s"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(seconds) >= size * 0.9995:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Run the body with BLAS and OpenMP limited to `count` threads."""
+    import numpy  # noqa: F401  (threadpoolctl only sees libraries that are loaded)
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=count):
+        yield
+
+
+def single_threaded() -> Any:
+    """Run the body with BLAS limited to one thread."""
+    return threads(1)
+
+
+@contextmanager
+def _garbage_collection_off() -> Iterator[None]:
+    """Keep the collector from running inside a sample."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _timed(call: Callable[[], Any], repeats: int) -> float:
+    """Return the seconds that `repeats` calls take together."""
+    loop = range(repeats)
+    start = time.perf_counter_ns()
+    for _ in loop:
+        call()
+    return (time.perf_counter_ns() - start) * 1e-9
+
+
+def _warm_up(call: Callable[[], Any]) -> int:
+    """Call until warm; return how many calls fill one sample."""
+    deadline = time.perf_counter() + WARM_UP_SECONDS
+    repeats = 1
+    while True:
+        took = _timed(call, repeats)
+        if took >= INNER_LOOP_SECONDS and time.perf_counter() >= deadline:
+            return max(1, math.ceil(repeats * INNER_LOOP_SECONDS / took))
+        if took < INNER_LOOP_SECONDS:
+            repeats = max(
+                repeats + 1, min(repeats * 10, math.ceil(1.2 * repeats * INNER_LOOP_SECONDS / max(took, 1e-9)))
+            )
+
+
+def _named(functions: Callable[..., Any] | Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """Return the functions by name, or say what is wrong with them."""
+    if callable(functions):
+        return {getattr(functions, "__name__", type(functions).__name__): functions}
+    if not isinstance(functions, Mapping):
+        raise TypeError(
+            f"measure() takes a function or a dict of name -> function; got {type(functions).__name__}. "
+            "Pass measure({'add': np.add}, a, b)."
+        )
+    if not functions:
+        raise ValueError("measure() needs at least one function; got an empty dict.")
+    for name, function in functions.items():
+        if not callable(function):
+            raise TypeError(f"measure() takes functions; {name!r} is {type(function).__name__}, which is not callable.")
+    return dict(functions)
+
+
+@overload
+def measure(
+    functions: Mapping[str, Callable[..., Any]],
+    *args: Any,
+    seconds: float = ...,
+    samples: int = ...,
+    thread_count: int | None = ...,
+) -> dict[str, Measurement]: ...
+@overload
+def measure(
+    functions: Callable[..., Any], *args: Any, seconds: float = ..., samples: int = ..., thread_count: int | None = ...
+) -> Measurement: ...
+def measure(
+    functions: Callable[..., Any] | Mapping[str, Callable[..., Any]],
+    *args: Any,
+    seconds: float = 1.2,
+    samples: int = 100,
+    thread_count: int | None = 1,
+) -> Measurement | dict[str, Measurement]:
+    """Time one function, or several against each other, called with `args`.
+
+    Samples of the functions alternate, so that a slow phase of the machine falls on all of them, and go on for
+    `seconds` for each function (at least 5 rounds, at most `samples` once the time is up). One sample repeats
+    the call for a millisecond or more.
+
+    Parameters
+    ----------
+    functions : callable, or dict of str to callable
+        What to time. With a dict the result is a dict with the same names.
+    seconds : float
+        Time to spread the samples of each function over.
+    samples : int
+        Rounds after which measuring stops if it has also spread over 1.2 s or `seconds`, whichever is less.
+    thread_count : int or None
+        Limit for BLAS threads; None leaves the limit as it is.
+
+    Raises
+    ------
+    TypeError
+        If something is not callable.
+    ValueError
+        If there is no function, or `seconds` or `samples` is not positive.
+
+    Examples
+    --------
+    >>> import accel, numpy as np
+    >>> m = accel.measure(np.add, np.ones(1000), np.ones(1000), seconds=0.05)
+    >>> 1e-8 < m.best_seconds <= m.median_seconds
+    True
+    """
+    if not seconds > 0 or samples < 1:
+        raise ValueError(f"measure() needs seconds > 0 and samples >= 1; got seconds={seconds}, samples={samples}.")
+    named = _named(functions)
+    calls = {name: (lambda function=function: function(*args)) for name, function in named.items()}
+    if thread_count is None:
+        results = measure_calls(calls, seconds=seconds, samples=samples)
+    else:
+        with threads(thread_count):
+            results = measure_calls(calls, seconds=seconds, samples=samples)
+    return next(iter(results.values())) if callable(functions) else results
+
+
+def measure_calls(
+    calls: Mapping[str, Callable[[], Any]], *, seconds: float, samples: int = 100, least: int = 5
+) -> dict[str, Measurement]:
+    """Time argument-less calls against each other; `measure` without its checks, for calibration and sweeps."""
+    repeats = {name: _warm_up(call) for name, call in calls.items()}
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    budget = seconds * len(calls)
+    spread_over = min(budget, 1.2)
+    with _garbage_collection_off():
+        start = time.perf_counter()
+        rounds, elapsed = 0, 0.0
+        while rounds < least or (elapsed < budget and (rounds < samples or elapsed < spread_over)):
+            for name, call in calls.items():
+                taken[name].append(_timed(call, repeats[name]) / repeats[name])
+            rounds, elapsed = rounds + 1, time.perf_counter() - start
+    return {name: Measurement(name, tuple(taken[name]), repeats[name], elapsed) for name in calls}
+
+
+def measure_memory(function: Callable[..., Any], *args: Any, method: str = "allocations") -> Memory:
+    """Return the peak memory of one call of `function(*args)`, beyond what is in use before the call.
+
+    Parameters
+    ----------
+    method : {"allocations", "resident"}
+        ``"allocations"`` follows every allocation that Python and NumPy make (`tracemalloc`).
+        ``"resident"`` samples the resident memory of the process (memory-profiler): what the operating system sees.
+
+    Examples
+    --------
+    >>> import accel, numpy as np
+    >>> memory = accel.measure_memory(lambda x: (x * 2) + 1, np.ones(1_000_000))
+    >>> 8_000_000 <= memory.peak_bytes < 8_100_000
+    True
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    if method == "allocations":
+        return Memory(
+            name,
+            _peak_allocated_bytes(function, args),
+            "tracemalloc",
+            sees="memory asked for by Python and NumPy, to the byte, touched or not",
+            misses="memory that C libraries take for themselves, such as BLAS packing buffers",
+        )
+    if method == "resident":
+        return Memory(
+            name,
+            _peak_resident_bytes(function, args),
+            "memory-profiler",
+            sees="pages of the whole process that are in memory, C libraries included",
+            misses="peaks between two samples, memory reused from earlier calls, and pages never touched",
+        )
+    raise ValueError(f"measure_memory() knows the methods 'allocations' and 'resident'; got {method!r}.")
+
+
+def _peak_allocated_bytes(function: Callable[..., Any], args: tuple[Any, ...]) -> int:
+    """Peak of tracemalloc during one call, above the level before it."""
+    was_tracing = tracemalloc.is_tracing()
+    if not was_tracing:
+        tracemalloc.start()
+    try:
+        gc.collect()
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        function(*args)
+        return max(0, tracemalloc.get_traced_memory()[1] - before)
+    finally:
+        if not was_tracing:
+            tracemalloc.stop()
+
+
+def _peak_resident_bytes(function: Callable[..., Any], args: tuple[Any, ...]) -> int:
+    """Peak of resident memory during one call, above the level before it."""
+    from memory_profiler import memory_usage
+
+    gc.collect()
+    before = memory_usage(-1, max_usage=True)
+    peak = memory_usage((function, args), interval=0.001, max_usage=True, include_children=False)
+    return max(0, int((peak - before) * 2**20))

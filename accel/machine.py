@@ -180,9 +180,78 @@ class Machine(Record):
         """Whether the roofs of this machine were measured."""
         return self.calibration is not None
 
+    @property
+    def roofs(self) -> Calibration:
+        """The calibration; raises `ValueError` where this machine was not measured."""
+        if self.calibration is None:
+            raise ValueError(
+                f"{self.cpu_name!r} was detected but not measured, so it has no roofs. Call accel.calibrate(), "
+                "or accel.this_machine() for a calibrated machine."
+            )
+        return self.calibration
+
+    def __str__(self) -> str:
+        """Name the machine in one line."""
+        when = (
+            f", measured {self.calibration.taken_at[:16].replace('T', ' ')}" if self.calibration else ", not measured"
+        )
+        return f"{self.cpu_name}, {self.usable_cpus} CPU{'s' * (self.usable_cpus > 1)}{when}"
+
+    def peak_flops_per_second(self, dtype: str = "float32", threads: int = 1) -> float:
+        """Return the highest arithmetic rate measured for a dtype and number of threads.
+
+        A dtype without a measured peak of its own has the peak of the measured dtype with the same element size.
+        """
+        return _closest(self.roofs.peaks, dtype, threads).flops_per_second
+
+    def bandwidth_bytes_per_second(self, working_set_bytes: float, threads: int = 1) -> float:
+        """Return the memory roof for a working set: the best of all measured streams at that size."""
+        curves = [curve for curve in self.roofs.bandwidths if curve.threads == threads]
+        if not curves:
+            raise ValueError(
+                f"no bandwidth was measured with {threads} threads on {self.cpu_name}; "
+                f"there are {sorted({curve.threads for curve in self.roofs.bandwidths})}."
+            )
+        return max(interpolate(working_set_bytes, c.working_set_bytes, c.bytes_per_second) for c in curves)
+
+    def level_of(self, working_set_bytes: float) -> str:
+        """Return the name of the smallest memory level that holds a working set: ``"L1"`` … ``"DRAM"``."""
+        for cache in self.caches:
+            if working_set_bytes <= cache.size_bytes:
+                return cache.name
+        return "DRAM"
+
+    def level_bandwidths(self, threads: int = 1) -> dict[str, float]:
+        """Return bytes per second by level, fastest first: each cache when half full, DRAM at the largest size measured."""
+        largest = max(curve.working_set_bytes[-1] for curve in self.roofs.bandwidths)
+        at = {
+            cache.name: cache.size_bytes / 2 * (threads if cache.shared_by_cpus == 1 else 1)
+            for cache in self.caches
+            if cache.size_bytes <= largest
+        }
+        return {name: self.bandwidth_bytes_per_second(size, threads) for name, size in (at | {"DRAM": largest}).items()}
+
     def with_calibration(self, calibration: Calibration) -> Self:
         """Return this machine with its measured roofs."""
         return replace(self, calibration=calibration)
+
+
+def _closest(peaks: Sequence[Peak], dtype: str, threads: int) -> Peak:
+    """Return the peak of this dtype, or of one as wide, for a number of threads."""
+    import numpy as np
+
+    name, width = str(np.dtype(dtype)), np.dtype(dtype).itemsize
+    with_threads = [peak for peak in peaks if peak.threads == threads]
+    for peak in with_threads:
+        if peak.dtype == name:
+            return peak
+    for peak in with_threads:
+        if np.dtype(peak.dtype).itemsize == width:
+            return peak
+    raise ValueError(
+        f"no peak was measured for {name} with {threads} threads; there are "
+        f"{sorted((peak.dtype, peak.threads) for peak in peaks)}."
+    )
 
 
 def interpolate(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:

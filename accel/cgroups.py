@@ -54,13 +54,14 @@ def limits(root: Path = Path("/")) -> Limits:
 def parse_cpu_max(text: str) -> float | None:
     """Return the CPUs that a ``cpu.max`` file grants, or None where it sets no limit.
 
+    >>> from accel.cgroups import parse_cpu_max
     >>> parse_cpu_max("150000 100000")
     1.5
     >>> parse_cpu_max("max 100000") is None
     True
     """
     match text.split():
-        case [quota, period] if quota.isdigit() and period.isdigit() and int(quota) > 0 and int(period) > 0:
+        case [quota, period] if quota.isdecimal() and period.isdecimal() and int(quota) > 0 and int(period) > 0:
             return int(quota) / int(period)
     return None
 
@@ -68,13 +69,14 @@ def parse_cpu_max(text: str) -> float | None:
 def parse_memory_limit(text: str) -> int | None:
     """Return the bytes that a ``memory.max`` or ``memory.limit_in_bytes`` file grants, or None for no limit.
 
+    >>> from accel.cgroups import parse_memory_limit
     >>> parse_memory_limit("2147483648")
     2147483648
     >>> parse_memory_limit("9223372036854771712") is None
     True
     """
     text = text.strip()
-    if not text.isdigit() or not 0 < int(text) < _NO_MEMORY_LIMIT_BYTES:
+    if not text.isdecimal() or not 0 < int(text) < _NO_MEMORY_LIMIT_BYTES:
         return None
     return int(text)
 

@@ -331,7 +331,8 @@ def _implausible(machine: Machine) -> str:
 def _implausible_calibration(calibration: Calibration) -> str:
     rates = [peak.flops_per_second for peak in calibration.peaks]
     rates += [product.seconds for product in calibration.matmuls]
-    if not _positive([*rates, calibration.duration_seconds, calibration.interpreted_seconds]):
+    rates += [calibration.interpreted_seconds, calibration.python_call_seconds, calibration.view_seconds]
+    if not _positive([*rates, calibration.duration_seconds, calibration.overlap_exponent]):
         return "measured rates and times must be positive and finite"
     costs = [cost for c in calibration.ceilings for cost in (c.call_seconds, c.element_seconds, c.row_seconds)]
     if not _at_least_zero([*costs, *calibration.fresh_pages.seconds_per_byte, calibration.spread_fraction]):

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accel.machine import Cache
+from accel.units import format_bytes
 
 __all__ = [
     "ASSUMED",
@@ -35,7 +36,6 @@ __all__ = [
     "objection",
     "parse_size",
     "reconcile",
-    "size_text",
 ]
 
 ASSUMED = "assumed: "
@@ -68,18 +68,19 @@ def reconcile(
 
     `sources` are (name, levels) in order of preference; a source without levels was not available.
 
+    >>> from accel.topology import Level, reconcile
     >>> here = (Level(1, 32768, line_bytes=64), Level(2, 1 << 20), Level(3, 32 << 20))
     >>> there = (Level(1, 32768), Level(2, 1 << 20), Level(3, 256 << 20))
     >>> caches, notes = reconcile([("sysfs", here), ("getconf", there)], logical_cpus=2)
-    >>> [size_text(cache.size_bytes) for cache in caches]
-    ['32 KB', '1 MB', '32 MB']
+    >>> [cache.size_bytes // 1024 for cache in caches]
+    [32, 1024, 32768]
     >>> notes
     ('L3 size: sysfs says 32 MB, getconf says 256 MB; 32 MB is used',)
     """
     notes: list[str] = []
     believed = list(_plausible(sources, logical_cpus, notes))
     if not believed:
-        sizes = " and ".join(f"{cache.name} {size_text(cache.size_bytes)}" for cache in ASSUMED_CACHES)
+        sizes = " and ".join(f"{cache.name} {format_bytes(cache.size_bytes)}" for cache in ASSUMED_CACHES)
         return ASSUMED_CACHES, (*notes, f"{ASSUMED}no plausible source of cache sizes was found; {sizes} are used")
     if len(believed) == 1:
         notes.append(f"cache sizes come from {believed[0][0]} alone: no second source could confirm them")
@@ -96,6 +97,7 @@ def objection(levels: Sequence[Level], logical_cpus: int) -> str:
     Sizes must grow from level to level, be whole 4 KB pages with an odd factor below 512 (real caches are small
     multiples of powers of two), lines must be 32, 64 or 128 bytes, and no more CPUs can share a cache than there are.
 
+    >>> from accel.topology import Level, objection
     >>> objection((Level(1, 32768, line_bytes=64), Level(2, 16384)), logical_cpus=2)
     'L2 of 16 KB is not larger than the level before it'
     """
@@ -105,7 +107,7 @@ def objection(levels: Sequence[Level], logical_cpus: int) -> str:
     for level in levels:
         name, size = f"L{level.level}", level.size_bytes
         if size <= below:
-            return f"{name} of {size_text(size)} is not larger than the level before it"
+            return f"{name} of {format_bytes(size)} is not larger than the level before it"
         if size % 4096 or _odd_part(size) >= 512 or size > _LARGEST_BYTES.get(level.level, 0):
             return f"{name} of {size:,} bytes is not a size that caches have"
         if level.line_bytes not in {None, 32, 64, 128}:
@@ -135,8 +137,8 @@ def _merge(sources: Sequence[tuple[str, tuple[Level, ...]]], notes: list[str]) -
         assert size is not None
         agreeing = [name for name, level in reports.items() if level.size_bytes == size]
         if len(agreeing) < len(reports):
-            said = ", ".join(f"{name} says {size_text(level.size_bytes)}" for name, level in reports.items())
-            notes.append(f"L{number} size: {said}; {size_text(size)} is used")
+            said = ", ".join(f"{name} says {format_bytes(level.size_bytes)}" for name, level in reports.items())
+            notes.append(f"L{number} size: {said}; {format_bytes(size)} is used")
         # What goes with a size is taken from the sources that report that size.
         yield Level(
             level=number,
@@ -181,7 +183,7 @@ def _sysfs_cpu(directory: Path) -> tuple[Level, ...]:
     for index in sorted(directory.glob("index[0-9]*")):
         fields = {name: _line(index / name) for name in ("level", "type", "size", "shared_cpu_list")}
         size = parse_size(fields["size"])
-        if fields["type"] not in {"Data", "Unified"} or not fields["level"].isdigit() or size is None:
+        if fields["type"] not in {"Data", "Unified"} or not fields["level"].isdecimal() or size is None:
             continue
         levels.append(
             Level(
@@ -283,6 +285,7 @@ def from_cpuinfo(info: Mapping[str, object]) -> tuple[Level, ...]:
 def parse_size(text: str) -> int | None:
     """Return the bytes of a size as Linux tools write it, or None.
 
+    >>> from accel.topology import parse_size
     >>> parse_size("32768K"), parse_size("1.25M"), parse_size("65536"), parse_size("none")
     (33554432, 1310720, 65536, None)
     """
@@ -292,18 +295,6 @@ def parse_size(text: str) -> int | None:
     if not number.replace(".", "", 1).isdecimal():
         return None
     return round(float(number) * (unit or 1)) or None
-
-
-def size_text(size_bytes: float) -> str:
-    """Return a size for people, in binary units written as is usual for caches.
-
-    >>> size_text(49152), size_text(1310720), size_text(500)
-    ('48 KB', '1.25 MB', '500 B')
-    """
-    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
-        if size_bytes >= unit:
-            return f"{size_bytes / unit:.4g} {name}"
-    return f"{size_bytes:.0f} B"
 
 
 def _sharing(one: int, everything: int | None, logical_cpus: int) -> int | None:
@@ -318,7 +309,7 @@ def _count_cpus(ranges: str) -> int | None:
     count = 0
     for part in ranges.split(","):
         first, _, last = part.partition("-")
-        if not first.isdigit() or not (last or first).isdigit():
+        if not first.isdecimal() or not (last or first).isdecimal():
             return None
         count += int(last or first) - int(first) + 1
     return count
@@ -326,7 +317,7 @@ def _count_cpus(ranges: str) -> int | None:
 
 def _positive(value: object) -> int | None:
     if isinstance(value, str):
-        value = int(value) if value.strip().isdigit() else None
+        value = int(value) if value.strip().isdecimal() else None
     return value if isinstance(value, int) and value > 0 else None
 
 

@@ -1,0 +1,121 @@
+"""The ``accel`` command: looks at this computer, calibrates it, and says where its calibration is kept."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Count, predict and measure what NumPy code costs on this machine.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+# Typer brings its own copy of click's exceptions in newer versions: this is the right class with either.
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Print without colors and styles.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if there is any warning.")] = False,
+) -> None:
+    """Show this machine, its libraries and measured roofs, and warn of what makes it slow or its timings doubtful.
+
+    The exit status is 0, warnings or not, unless --strict is given.
+    """
+    from accel.doctor import examine
+
+    checkup = examine()
+    if as_json:
+        print(checkup.to_json())
+    else:
+        from accel.report import print_checkup
+
+        print_checkup(checkup, _console(no_color=no_color))
+    if strict and checkup.warnings:
+        raise typer.Exit(1)
+
+
+@app.command()
+def calibrate(
+    quick: Annotated[bool, typer.Option("--quick", help="Measure less: 4 s instead of 20 s, and coarser.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the calibrated machine as JSON.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Save to this file instead of the user's cache directory.")
+    ] = None,
+) -> None:
+    """Measure this machine's roofs and keep them."""
+    from accel import calibration, storage
+
+    if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
+        raise typer.BadParameter(f"cannot write {output}: name a file in a folder that exists", param_hint="--output")
+    machine = calibration.calibrate(quick=quick, save=False)
+    try:
+        path = storage.save(machine, output)
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write {output}: {error.strerror or error}", param_hint="--output") from error
+    if as_json:
+        print(machine.to_json())
+    elif path is not None:
+        replaced = storage.load(path) == machine
+        print(f"saved to {path}" if replaced else f"the full calibration in {path} is better, and stays")
+
+
+@app.command()
+def machine() -> None:
+    """Print the path of the file that keeps this machine's calibration, and on standard error whether it holds."""
+    from accel import hardware, storage
+
+    detected = hardware.detect()
+    kept, reason = storage.find(detected)
+    print(storage.path_for(detected))
+    if kept is None:
+        print(reason or "nothing is kept there yet; `python -m accel calibrate` measures it", file=sys.stderr)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and exit: 0 for success, 1 for warnings with ``--strict``, 2 for a wrong call.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        By default those the process was started with.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        status = typer.main.get_command(app).main(given, prog_name="accel", standalone_mode=False)
+    except _UsageError as error:
+        # One line, whatever the version of Typer would have drawn around it.
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        print(f"accel: {' '.join(message.split())} (`accel --help` lists what there is)", file=sys.stderr)
+        sys.exit(2)
+    except typer.Abort:
+        print("accel: stopped", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(status or 0)
+
+
+def _console(*, no_color: bool) -> Console:
+    from rich.console import Console
+
+    from accel.report import WIDTH
+
+    console = Console(color_system=None) if no_color else Console(highlight=False)
+    # A pipe has no width of its own; a wide terminal would only stretch the lines.
+    console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    return console
+
+
+if __name__ == "__main__":
+    main()

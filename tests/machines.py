@@ -1,0 +1,65 @@
+"""Machines for tests: one laptop, uncalibrated and with an invented but plausible calibration."""
+
+from dataclasses import replace
+
+from accel.machine import (
+    Bandwidth,
+    Blas,
+    Cache,
+    Calibration,
+    Ceiling,
+    FreshPages,
+    Machine,
+    MatmulRate,
+    Peak,
+    Stream,
+)
+
+LAPTOP = Machine(
+    cpu_name="Some CPU @ 3.00GHz",
+    architecture="x86_64",
+    system="Linux",
+    simd_bits=256,
+    logical_cpus=4,
+    affinity_cpus=4,
+    quota_cpus=None,
+    caches=(
+        Cache(level=1, size_bytes=32 << 10, line_bytes=64, ways=8, shared_by_cpus=1),
+        Cache(level=2, size_bytes=1 << 20, line_bytes=64, ways=8, shared_by_cpus=1),
+        Cache(level=3, size_bytes=16 << 20, line_bytes=64, ways=None, shared_by_cpus=4),
+    ),
+    memory_bytes=16 << 30,
+    blas=Blas(name="OpenBLAS", version="0.3.31", kernel="Haswell", threads=4),
+    python_version="3.12.1",
+    numpy_version="2.4.6",
+    numba_version="0.68.1",
+)
+
+CALIBRATION = Calibration(
+    taken_at="2026-01-02T03:04:05+00:00",
+    duration_seconds=17.25,
+    quick=False,
+    steady=True,
+    spread_fraction=0.031,
+    peaks=(
+        Peak("float32", 1, 1.0e11, "fma probe"),
+        Peak("float32", 4, 3.9e11, "fma probe"),
+        Peak("float64", 1, 5.0e10, "fma probe"),
+    ),
+    bandwidths=(
+        Bandwidth("load", 1, (16384, 1 << 20, 1 << 27), (2.0e11, 9.0e10, 2.0e10)),
+        Bandwidth("copy", 1, (16384, 1 << 20, 1 << 27), (2.1e11, 8.0e10, 1.9e10)),
+        Bandwidth("copy", 4, (65536, 1 << 22, 1 << 27), (7.5e11, 3.0e11, 3.5e10)),
+    ),
+    streams=(Stream("1R1W", (16384, 1 << 20, 1 << 27), (1.1e-11, 1.5e-11, 6.1e-11), (0.02, 0.01, 0.05)),),
+    ceilings=(Ceiling("add", "float32", 4.1e-7, 7.3e-11, 2.0e-9), Ceiling("add", "float64", 4.2e-7, 1.4e-10)),
+    fresh_pages=FreshPages((1 << 17, 1 << 25), (1.0e-10, 3.3e-10)),
+    matmuls=(MatmulRate("float32", 1, 512, 512, 512, 0.00312),),
+    interpreted_seconds=9.1e-8,
+    python_call_seconds=4.0e-8,
+    view_seconds=1.2e-7,
+    overlap_exponent=2.5,
+)
+
+CALIBRATED = LAPTOP.with_calibration(CALIBRATION)
+QUICK = LAPTOP.with_calibration(replace(CALIBRATION, quick=True))

@@ -1,0 +1,117 @@
+"""Elision: when NumPy writes an operator's result over a dying operand instead of into new memory.
+
+For `a * b + c` the sum goes into the memory of the product: an operator reuses an operand that is a temporary, owns
+at least 256 KiB, and can hold the result without a lossy cast (`numpy/_core/src/multiarray/temp_elision.c`). NumPy does
+this only for exact ndarrays and only where it can read the call stack (Linux), never for a subclass, so the traced array
+must take the same decision by the same rules. Which operators do it is probed on the NumPy that runs, and how many
+references a dying operand has on the Python that runs; where that cannot be told, nothing is taken to be elided.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ELISION_BYTES", "binary_elision", "is_spare", "prepare", "references", "unary_elision"]
+
+ELISION_BYTES = 256 * 1024
+"""`NPY_MIN_ELIDE_BYTES`: smaller temporaries are not worth the check."""
+
+
+class _Probe(np.ndarray):
+    def __add__(self, other: Any) -> Any:
+        return sys.getrefcount(self), sys.getrefcount(other)
+
+
+@cache
+def references() -> tuple[int, int] | tuple[()]:
+    """Return the reference counts that an operator method sees of a dying left and right operand, or () if unclear."""
+    if not binary_elision("add")[0]:
+        return ()
+
+    def fresh() -> np.ndarray:
+        return np.zeros(1).view(_Probe)
+
+    named, other = fresh(), fresh()
+    dying, kept = fresh() + fresh(), named + other  # type: ignore[operator]
+    return dying if kept[0] > dying[0] and kept[1] > dying[1] else ()
+
+
+@cache
+def _owner_references() -> int:
+    """Return the reference count of an array that only its one view holds, as `is_spare` sees it."""
+    view = np.zeros(1).view(_Probe)
+    owner = view.base
+    return sys.getrefcount(owner)
+
+
+@cache
+def binary_elision(name: str) -> tuple[bool, bool]:
+    """Return whether `operator.<name>` reuses a dying left operand, and a dying right one.
+
+    >>> binary_elision("truediv")[1]  # the right operand of a division is never reused
+    False
+    """
+    apply, fresh = getattr(operator, name), _Fresh("f8" if name == "truediv" else "i8")
+    other = fresh()
+    left = fresh.made(apply(fresh(), other))
+    return left, fresh.made(apply(other, fresh()))
+
+
+@cache
+def unary_elision(name: str) -> bool:
+    """Return whether `operator.<name>` reuses a dying operand."""
+    apply, fresh = getattr(operator, name), _Fresh("i8")
+    return fresh.made(apply(fresh()))
+
+
+class _Fresh:
+    """Makes arrays that are big enough to be reused, and knows the last one's address."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype, self.address = dtype, 0
+
+    def __call__(self) -> np.ndarray:
+        array = np.ones(ELISION_BYTES // np.dtype(self.dtype).itemsize, self.dtype)
+        self.address = array.__array_interface__["data"][0]
+        return array
+
+    def made(self, result: Any) -> bool:
+        return bool(result.__array_interface__["data"][0] == self.address)
+
+
+@cache
+def prepare() -> None:
+    """Probe everything now, so that no probe runs within a traced call."""
+    references()
+    _owner_references()
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "lshift", "rshift", "and_", "or_", "xor"):
+        binary_elision(name)
+    for name in ("neg", "pos", "abs", "invert"):
+        unary_elision(name)
+
+
+def is_spare(array: np.ndarray, other: Any = None) -> bool:
+    """Tell whether the memory of a dying view may be reused for its result with `other`.
+
+    The view must be all that holds the array that owns the memory, at least `ELISION_BYTES` long, numeric and writable;
+    `other` must be a scalar or an array of the same shape, of a dtype that casts to the array's safely.
+    """
+    owner = array.base
+    if type(owner) is not np.ndarray or array.nbytes < ELISION_BYTES or not owner.flags.owndata:
+        return False
+    if sys.getrefcount(owner) != _owner_references() or owner.nbytes != array.nbytes or not owner.flags.writeable:
+        return False
+    if other is None:
+        return True
+    if isinstance(other, np.ndarray):
+        return (other.ndim == 0 or other.shape == array.shape) and np.can_cast(other.dtype, array.dtype, "safe")
+    return np.can_cast(_SCALAR_DTYPES.get(type(other)) or other.dtype, array.dtype, "safe")
+
+
+_SCALAR_DTYPES = {kind: np.asarray(kind()).dtype for kind in (bool, int, float, complex)}
+"""NumPy asks whether the dtype it would give a scalar is safe to cast: a float never goes into a dying float32."""

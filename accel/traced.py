@@ -1,0 +1,259 @@
+"""Traced arrays: the ndarray subclass whose every operation a recorder sees, and the scope in which it does."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from accel import elision
+from accel.names import METHODS, WRITES, function_name
+from accel.recording import Recorder, Traced, address_of, unwrap
+
+__all__ = ["TracedArray", "active_recorder", "recording"]
+
+
+_active: Recorder | None = None
+
+_FAST_POWERS = frozenset({np.square, np.sqrt, np.reciprocal})
+_BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
+_SCALARS = frozenset({int, float, complex, bool})
+
+
+def _is_basic(index: Any) -> bool:
+    """Tell whether indexing gives a view (or one element) and not a copy."""
+    if type(index) in _BASIC or isinstance(index, np.integer):
+        return True
+    return type(index) is tuple and all(type(i) in _BASIC or isinstance(i, np.integer) for i in index)
+
+
+class TracedArray(Traced):
+    """An ndarray that reports the NumPy calls it takes part in while a trace runs, and is an ndarray otherwise."""
+
+    __slots__ = ()
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
+        recorder = _active
+        if recorder is None:
+            plain = [unwrap(x) for x in inputs]
+            return getattr(ufunc, method)(*plain, **{k: unwrap(v) for k, v in keywords.items()})
+        if recorder.dying:
+            recorder.dying = False
+            if ufunc in _FAST_POWERS and "out" not in keywords:
+                keywords["out"] = (self,)
+        return recorder.ufunc(ufunc, method, inputs, keywords)
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
+        recorder = _active
+        if recorder is None:
+            plain = [unwrap(x) for x in arguments]
+            return function(*plain, **{k: unwrap(v) for k, v in keywords.items()})
+        name = function_name(function)
+        return recorder.call("function", name, function, arguments, keywords, WRITES.get(name))
+
+    def __getitem__(self, index: Any) -> Any:
+        recorder = _active
+        if recorder is None:
+            return _plain(self, np.ndarray)[unwrap(index)]
+        if _is_basic(index):
+            part = np.ndarray.__getitem__(self, index)
+            if type(part) is TracedArray:
+                recorder.views += 1
+            else:
+                recorder.items += 1
+            return part
+        return recorder.call("method", "take", np.ndarray.__getitem__, (self, index), {})
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        recorder = _active
+        if recorder is None:
+            _plain(self, np.ndarray)[unwrap(index)] = unwrap(value)
+            return
+        if not _is_basic(index):
+            updates = np.broadcast_to(np.uint8(0), self.shape)[unwrap(index)].size
+            recorder.call("method", "put", np.ndarray.__setitem__, (self, index, value), {}, 0, int(updates))
+            return
+        target = np.ndarray.__getitem__(self, index)
+        if type(target) is not TracedArray:
+            recorder.items += 1
+            np.ndarray.__setitem__(_plain(self, np.ndarray), index, unwrap(value))
+        elif not _same_window(target, value):
+            recorder.views += 1
+            name = "copyto" if isinstance(value, np.ndarray) else "fill"
+            recorder.call("method", name, _assign, (target, value), {}, 0)
+
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        """Let NumPy choose between `power` and its short cuts (`square`, `sqrt`), which reuse a dying operand."""
+        recorder = _active
+        if recorder is not None and type(other) is not TracedArray:
+            refs = elision.references()
+            recorder.dying = bool(refs) and sys.getrefcount(self) == refs[0] and elision.is_spare(self)
+        try:
+            return np.ndarray.__pow__(self, other)
+        finally:
+            if recorder is not None:
+                recorder.dying = False
+
+    def __repr__(self) -> str:
+        return repr(_plain(self, np.ndarray))
+
+    def __str__(self) -> str:
+        return str(_plain(self, np.ndarray))
+
+    def __format__(self, specification: str) -> str:
+        return format(_plain(self, np.ndarray), specification)
+
+    def __reduce__(self) -> Any:
+        return _plain(self, np.ndarray).__reduce__()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+
+def _assign(target: np.ndarray, value: Any) -> None:
+    target[...] = value
+
+
+def _same_window(target: np.ndarray, value: Any) -> bool:
+    """Whether an assignment is the second half of `x[i:j] += y`, which NumPy skips: same memory, same layout."""
+    return (
+        isinstance(value, np.ndarray)
+        and address_of(value) == address_of(target)
+        and (value.shape, value.strides, value.dtype) == (target.shape, target.strides, target.dtype)
+    )
+
+
+def _operators(name: str, ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """Make `__name__` and `__rname__`, which reuse a dying operand where NumPy does."""
+    probed = f"{name}_" if name in {"and", "or"} else name
+    forward_default, reflected_default = getattr(np.ndarray, f"__{name}__"), getattr(np.ndarray, f"__r{name}__")
+
+    def forward(self: Any, other: Any) -> Any:
+        recorder = _active
+        kind = type(other)
+        if recorder is None or not (kind is TracedArray or kind in _SCALARS or kind is np.ndarray):
+            if recorder is None or not isinstance(other, np.generic):
+                return forward_default(self, other)
+        refs = elision.references()
+        if refs and self.nbytes >= elision.ELISION_BYTES:
+            left, right = elision.binary_elision(probed)
+            if left and sys.getrefcount(self) == refs[0] and elision.is_spare(self, other):
+                return recorder.ufunc(ufunc, "__call__", (self, other), {"out": (self,)})
+            if right and kind is TracedArray and sys.getrefcount(other) == refs[1] and elision.is_spare(other, self):
+                return recorder.ufunc(ufunc, "__call__", (other, self), {"out": (other,)})
+        return recorder.ufunc(ufunc, "__call__", (self, other), {})
+
+    def reflected(self: Any, other: Any) -> Any:
+        recorder = _active
+        if recorder is None or not (type(other) in _SCALARS or type(other) is np.ndarray):
+            return reflected_default(self, other)
+        refs = elision.references()
+        if refs and sys.getrefcount(self) == refs[0] and elision.is_spare(self, other):
+            if elision.binary_elision(probed)[1]:
+                return recorder.ufunc(ufunc, "__call__", (self, other), {"out": (self,)})
+        return recorder.ufunc(ufunc, "__call__", (other, self), {})
+
+    return forward, reflected
+
+
+def _unary(name: str, ufunc: np.ufunc) -> Callable[[Any], Any]:
+    def operator(self: Any) -> Any:
+        recorder = _active
+        if recorder is None:
+            return ufunc(_plain(self, np.ndarray))
+        refs = elision.references()
+        reuse = refs and sys.getrefcount(self) == refs[0] and elision.is_spare(self) and elision.unary_elision(name)
+        return recorder.ufunc(ufunc, "__call__", (self,), {"out": (self,)} if reuse else {})
+
+    return operator
+
+
+_BINARY = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
+    "mod": np.remainder, "lshift": np.left_shift, "rshift": np.right_shift, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
+_UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
+
+
+def _method(method: str, name: str, writes: int | None) -> Callable[..., Any]:
+    original = getattr(np.ndarray, method)
+
+    def traced(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        recorder = _active
+        if recorder is None:
+            return original(unwrap(self), *unwrap(arguments), **unwrap(keywords))
+        return recorder.call("method", name, original, (self, *arguments), keywords, writes)
+
+    traced.__name__, traced.__doc__ = method, original.__doc__
+    return traced
+
+
+def _complete() -> None:
+    """Give the class its operators and methods: one rule for each kind, over the tables of names."""
+    for name, ufunc in _BINARY.items():
+        forward, reflected = _operators(name, ufunc)
+        setattr(TracedArray, f"__{name}__", forward)
+        setattr(TracedArray, f"__r{name}__", reflected)
+    for name, ufunc in _UNARY.items():
+        setattr(TracedArray, f"__{name}__", _unary(name, ufunc))
+    for method, (name, writes) in METHODS.items():
+        setattr(TracedArray, method, _method(method, name, writes))
+
+
+_complete()
+
+
+def _creator(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Stand in for a function that makes arrays and that NumPy lets no subclass see."""
+
+    def create(*arguments: Any, **keywords: Any) -> Any:
+        recorder, me = _active, threading.get_ident()
+        if recorder is None or me in recorder.busy or me != recorder.thread:
+            return original(*arguments, **keywords)
+        if name in _CONVERSIONS and arguments and isinstance(arguments[0], np.ndarray):
+            source = arguments[0]
+            if type(source) is np.ndarray:
+                recorder.see(source)
+                source = source.view(TracedArray)
+            label = "copy" if keywords.get("dtype") is None and len(arguments) == 1 else "astype"
+            return recorder.call("function", label, original, (source, *arguments[1:]), keywords)
+        return recorder.call("function", name, original, arguments, keywords)
+
+    create.__name__, create.__doc__ = name, original.__doc__
+    return create
+
+
+_CONVERSIONS = frozenset({"array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray"})
+_CREATORS = (*_CONVERSIONS, "empty", "zeros", "ones", "full", "arange", "linspace", "eye", "identity")
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Send the calls of traced arrays to `recorder`, and let functions such as `np.empty` make traced arrays.
+
+    NumPy gives a subclass no say in `np.empty`, `np.zeros`, `np.asarray`…, so these names are replaced in the `numpy`
+    module for as long as the scope lasts, for calls from this thread. Code that imported them by name before keeps the
+    originals: what it makes is a plain array, seen from its first meeting with a traced one.
+    """
+    global _active
+    elision.prepare()
+    previous, originals = _active, {name: getattr(np, name) for name in _CREATORS}
+    _active = recorder
+    for name, original in originals.items():
+        setattr(np, name, _creator(name, original))
+    try:
+        yield
+    finally:
+        _active = previous
+        for name, original in originals.items():
+            setattr(np, name, original)
+
+
+def active_recorder() -> Recorder | None:
+    """Return the recorder of the innermost trace that is running, or None."""
+    return _active

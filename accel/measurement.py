@@ -7,14 +7,17 @@ import math
 import statistics
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
+from accel import allocator
 from accel.records import Record
 
 __all__ = ["Measurement", "Memory", "measure", "measure_memory", "single_threaded", "threads"]
+
+Key = TypeVar("Key", bound=Hashable)
 
 STEADY_SPREAD_FRACTION = 0.15
 """A run is called steady while its quartile lies within this share above its best sample."""
@@ -151,9 +154,9 @@ def _timed(call: Callable[[], Any], repeats: int) -> float:
     return (time.perf_counter_ns() - start) * 1e-9
 
 
-def _warm_up(call: Callable[[], Any]) -> int:
-    """Call until warm; return how many calls fill one sample."""
-    deadline = time.perf_counter() + WARM_UP_SECONDS
+def _warm_up(call: Callable[[], Any], seconds: float) -> int:
+    """Call for `seconds`, until warm; return how many calls fill one sample."""
+    deadline = time.perf_counter() + seconds
     repeats = 1
     while True:
         took = _timed(call, repeats)
@@ -205,7 +208,8 @@ def measure(
 
     Samples of the functions alternate, so that a slow phase of the machine falls on all of them, and go on for
     `seconds` for each function (at least 5 rounds, at most `samples` once the time is up). One sample repeats
-    the call for a millisecond or more.
+    the call for a millisecond or more. On glibc the allocator is settled first (`accel.allocator`), for the rest of
+    the process: without that, the same code runs up to 10 times slower or faster after other code has run.
 
     Parameters
     ----------
@@ -234,6 +238,7 @@ def measure(
     """
     if not seconds > 0 or samples < 1:
         raise ValueError(f"measure() needs seconds > 0 and samples >= 1; got seconds={seconds}, samples={samples}.")
+    allocator.settle()
     named = _named(functions)
     calls = {name: (lambda function=function: function(*args)) for name, function in named.items()}
     if thread_count is None:
@@ -245,11 +250,24 @@ def measure(
 
 
 def measure_calls(
-    calls: Mapping[str, Callable[[], Any]], *, seconds: float, samples: int = 100, least: int = 5
-) -> dict[str, Measurement]:
-    """Time argument-less calls against each other; `measure` without its checks, for calibration and sweeps."""
-    repeats = {name: _warm_up(call) for name, call in calls.items()}
-    taken: dict[str, list[float]] = {name: [] for name in calls}
+    calls: Mapping[Key, Callable[[], Any]],
+    *,
+    seconds: float,
+    samples: int = 100,
+    least: int = 5,
+    warm_up_seconds: float = WARM_UP_SECONDS,
+    repeats: Mapping[Key, int] | None = None,
+) -> dict[Key, Measurement]:
+    """Time argument-less calls against each other; `measure` without its checks, for calibration and sweeps.
+
+    `repeats` says how many calls fill a sample where an earlier run found that out; a single call then warms up.
+    """
+    if repeats is None:
+        repeats = {name: _warm_up(call, warm_up_seconds) for name, call in calls.items()}
+    else:
+        for call in calls.values():
+            call()
+    taken: dict[Key, list[float]] = {name: [] for name in calls}
     budget = seconds * len(calls)
     spread_over = min(budget, 1.2)
     with _garbage_collection_off():
@@ -259,7 +277,7 @@ def measure_calls(
             for name, call in calls.items():
                 taken[name].append(_timed(call, repeats[name]) / repeats[name])
             rounds, elapsed = rounds + 1, time.perf_counter() - start
-    return {name: Measurement(name, tuple(taken[name]), repeats[name], elapsed) for name in calls}
+    return {name: Measurement(str(name), tuple(taken[name]), repeats[name], elapsed) for name in calls}
 
 
 def measure_memory(function: Callable[..., Any], *args: Any, method: str = "allocations") -> Memory:

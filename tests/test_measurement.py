@@ -1,0 +1,170 @@
+import gc
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import accel
+from accel.measurement import Measurement, format_seconds, measure_calls, threads
+
+samples = st.lists(st.floats(1e-9, 10), min_size=1, max_size=50)
+
+
+@given(samples)
+def test_statistics_keep_their_order(taken):
+    m = Measurement("f", tuple(taken), 1, 1.0)
+    first, third = m.quartiles_seconds
+    assert m.best_seconds <= first <= m.median_seconds * (1 + 1e-12)
+    assert m.median_seconds <= third * (1 + 1e-12)
+    assert m.spread_fraction >= 0
+    assert m.best_seconds == min(taken)
+
+
+def test_quartiles_of_known_samples():
+    m = Measurement("f", (1.0, 2.0, 3.0, 4.0, 5.0), 1, 1.0)
+    assert (m.best_seconds, m.median_seconds, m.quartiles_seconds) == (1.0, 3.0, (2.0, 4.0))
+    assert m.interquartile_range_seconds == 2.0
+    assert m.spread_fraction == 2.0
+
+
+@pytest.mark.parametrize(
+    ("taken", "steady", "verdict"),
+    [
+        ((1.0, 1.01, 1.02, 1.03, 1.04), True, "steady"),
+        ((1.0, 2.0, 3.0, 4.0, 5.0), False, "noisy"),
+        ((1.0, 1.0), False, "too few samples"),
+    ],
+)
+def test_the_verdict_follows_the_samples(taken, steady, verdict):
+    m = Measurement("f", taken, 1, 1.0)
+    assert m.is_steady is steady
+    assert m.verdict.startswith(verdict)
+
+
+def test_one_function_gives_a_measurement_and_several_give_a_dict():
+    x = np.ones(100)
+    one = accel.measure(np.add, x, x, seconds=0.02)
+    assert isinstance(one, Measurement)
+    assert one.name == "add"
+    several = accel.measure({"a": np.add, "b": np.multiply}, x, x, seconds=0.02)
+    assert list(several) == ["a", "b"]
+
+
+def test_a_sleep_takes_as_long_as_it_sleeps():
+    m = accel.measure(lambda: time.sleep(0.003), seconds=0.03)
+    assert 0.003 <= m.best_seconds < 0.03
+    assert len(m.samples_seconds) >= 5
+
+
+def test_short_calls_are_repeated_until_a_sample_is_long_enough():
+    m = accel.measure(lambda: None, seconds=0.02)
+    assert m.calls_per_sample * m.best_seconds > 2e-4
+    assert m.calls_per_sample > 1000
+
+
+def test_samples_of_compared_functions_alternate():
+    order = []
+    calls = {"a": lambda: order.append("a") or time.sleep(0.002), "b": lambda: order.append("b") or time.sleep(0.002)}
+    measure_calls(calls, seconds=0.02, least=5, repeats={"a": 1, "b": 1})
+    assert order[:6] == ["a", "b"] * 3
+    assert abs(order.count("a") - order.count("b")) == 0
+
+
+def test_garbage_collection_is_off_inside_and_as_it_was_after():
+    seen = []
+    assert gc.isenabled()
+    accel.measure(lambda: seen.append(gc.isenabled()), seconds=0.005)
+    assert gc.isenabled()
+    assert seen[-1] is False
+
+
+def test_an_exception_of_the_function_is_the_users_own():
+    def broken():
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        accel.measure(broken)
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("bad", [3, [np.add], None])
+def test_something_that_is_no_function_is_refused(bad):
+    with pytest.raises(TypeError, match="takes a function"):
+        accel.measure(bad)
+
+
+def test_a_dict_with_something_that_is_no_function_is_refused():
+    with pytest.raises(TypeError, match="'b' is int"):
+        accel.measure({"a": np.add, "b": 3})
+
+
+def test_an_empty_dict_is_refused():
+    with pytest.raises(ValueError, match="at least one function"):
+        accel.measure({})
+
+
+@pytest.mark.parametrize("options", [{"seconds": 0}, {"seconds": -1}, {"seconds": float("nan")}, {"samples": 0}])
+def test_times_that_cannot_be_are_refused(options):
+    with pytest.raises(ValueError, match="seconds > 0 and samples >= 1"):
+        accel.measure(np.add, 1, 2, **options)
+
+
+def test_blas_threads_are_limited_inside_and_restored():
+    from threadpoolctl import threadpool_info
+
+    def blas_threads():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before = blas_threads()
+    with threads(1):
+        assert set(blas_threads()) <= {1}
+    assert blas_threads() == before
+
+
+@pytest.mark.parametrize("megabytes", [1, 8])
+def test_allocations_are_counted_to_the_byte(megabytes):
+    size = megabytes * 2**20
+    memory = accel.measure_memory(lambda: np.ones(size, np.uint8))
+    assert size <= memory.peak_bytes < size + 4096
+
+
+def test_memory_already_in_use_does_not_count():
+    held = np.ones(2**22)
+    memory = accel.measure_memory(lambda x: x.sum(), held)
+    assert memory.peak_bytes < 4096
+
+
+def test_resident_memory_sees_touched_pages():
+    memory = accel.measure_memory(lambda: np.ones(2**27, np.uint8), method="resident")
+    assert 2**26 < memory.peak_bytes < 2**28
+    assert "memory-profiler" in memory.method
+
+
+def test_each_method_says_what_it_sees_and_misses():
+    for method in ("allocations", "resident"):
+        memory = accel.measure_memory(lambda: None, method=method)
+        assert memory.sees
+        assert memory.misses
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(ValueError, match="'allocations' and 'resident'; got 'rss'"):
+        accel.measure_memory(len, [], method="rss")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1.5, "1.5 s"),
+        (0.0123, "12.3 ms"),
+        (4.5e-6, "4.5 µs"),
+        (3.21e-7, "321 ns"),
+        (0.0, "0 s"),
+        (0.001, "1 ms"),
+        (0.00099999, "1 ms"),
+    ],
+)
+def test_durations_are_written_with_a_fitting_unit(seconds, text):
+    assert format_seconds(seconds) == text

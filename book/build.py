@@ -173,6 +173,8 @@ def build_book() -> None:
     """Execute the chapters that changed and write the site; warnings are errors."""
     python = make_environment("book")
     vendor_javascript(python)
+    # Before the chapters, so that the progress bar is seen here and not drawn on a page.
+    run([python, "-c", "import accel; accel.this_machine()"], "measuring what this machine can do")
     run([python, "-c", JUPYTER_BOOK, "build", ".", "-W", "--keep-going"], "building the book")
     say(f"\nThe book is built. Open this page:\n  {PAGE}\n  {PAGE.as_uri()}")
 
@@ -191,6 +193,7 @@ def lint() -> None:
     run([python, "-m", "ruff", "format", "--check", "."], "the check of the format")
     run([python, "-m", "ruff", "check", "."], "the check of the style")
     run([python, "-m", "mypy"], "the check of the types")
+    run([python, "-m", "mypy", "book/build.py", "book/_ext"], "the check of the types of the build")
 
 
 def run_benchmarks() -> None:
@@ -201,15 +204,19 @@ def run_benchmarks() -> None:
         run([python, benchmark], f"the benchmark {benchmark.stem}")
 
 
-def open_lab(arguments: Sequence[str]) -> None:
-    """Start JupyterLab with the chapters (MyST .md files) opening as notebooks."""
-    python = make_environment("book")
+def lab_command(python: Path, environment: Path) -> list[str]:
+    """Return the command of a JupyterLab in `environment` that opens the chapters (MyST .md files) as notebooks."""
     # In the environment, not in the reader's home: their own JupyterLab stays as it is.
-    settings = ENVIRONMENT / "etc" / "jupyter" / "labconfig" / "default_setting_overrides.json"
+    settings = environment / "etc" / "jupyter" / "labconfig" / "default_setting_overrides.json"
     viewer = [str(python), "-m", "jupytext_config", "--settings-file", str(settings), "set-default-viewer", "markdown"]
     run(viewer, "setting JupyterLab's viewer of chapters")
-    lab = [str(python), "-m", "jupyterlab", "--LabApp.default_url=/lab/tree/book/index.md", *arguments]
-    raise SystemExit(subprocess.run(lab, cwd=ROOT, check=False).returncode)
+    return [str(python), "-m", "jupyterlab", "--LabApp.default_url=/lab/tree/book/index.md"]
+
+
+def open_lab(arguments: Sequence[str]) -> None:
+    """Start JupyterLab in the root of the clone."""
+    command = lab_command(make_environment("book"), ENVIRONMENT)
+    raise SystemExit(subprocess.run([*command, *arguments], cwd=ROOT, check=False).returncode)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -19,22 +19,23 @@ WIDTHS = (1400, 390)
 THEMES = ("light", "dark")
 
 
+def resize(browser: Browser, width: int, height: int = 900) -> None:
+    """Give the page a screen of this size."""
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
 def picture(browser: Browser, width: int) -> bytes:
     """Return the whole page as PNG."""
-    height = browser.script("return Math.ceil(document.documentElement.scrollHeight)")
-    options = {
-        "captureBeyondViewport": True,
-        "clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1},
-    }
-    return base64.b64decode(browser.driver.execute_cdp_cmd("Page.captureScreenshot", options)["data"])
+    resize(browser, width, browser.script("return Math.ceil(document.documentElement.scrollHeight)"))
+    return base64.b64decode(browser.driver.execute_cdp_cmd("Page.captureScreenshot", {})["data"])
 
 
 def take(browser: Browser, address: str, page: str, folder: Path) -> None:
     """Write the four pictures of a page."""
     for width in WIDTHS:
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-        browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         for theme in THEMES:
+            resize(browser, width)
             browser.driver.get(f"{address}/{page}.html")
             browser.script(
                 "localStorage.setItem('mode', arguments[0]); localStorage.setItem('theme', arguments[0])", theme

@@ -1,0 +1,116 @@
+"""With a kernel, the slider of a chapter measures afresh: a real JupyterLab, driven by keyboard."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chromium import Browser
+from pages import ROOT, chapters
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+pytestmark = [pytest.mark.browser, pytest.mark.lab]
+TOKEN = "only-on-loopback"
+CHAPTER_SECONDS = 240
+
+
+def lab_command() -> list[str]:
+    """Return the command that `make lab` runs, for the environment that the tests run in."""
+    spec = importlib.util.spec_from_file_location("build", ROOT / "book" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    return build.lab_command(Path(sys.executable), Path(sys.prefix))
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def answers(url: str) -> bool:
+    """Return whether a server is there."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return response.status == 200
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+
+
+@pytest.fixture
+def lab_url(browser: Browser, tmp_path: Path) -> Iterator[str]:
+    """Start JupyterLab on a copy of the chapters (it saves what it opens), with settings of its own."""
+    shutil.copytree(ROOT / "book", tmp_path / "book", ignore=shutil.ignore_patterns("vendor"))
+    port = free_port()
+    options = ["--no-browser", "--allow-root", f"--port={port}", "--ip=127.0.0.1", f"--IdentityProvider.token={TOKEN}"]
+    folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR")
+    environment = os.environ | {name: str(tmp_path / name.lower()) for name in folders}
+    with (tmp_path / "lab.log").open("w") as log:
+        server = subprocess.Popen(
+            [*lab_command(), *options], cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            browser.wait(lambda: server.poll() is not None or answers(f"{url}/api/status?token={TOKEN}"), "JupyterLab")
+            assert server.poll() is None, (tmp_path / "lab.log").read_text()
+            yield url
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
+
+
+def choose(browser: Browser, menu: str, item: str) -> None:
+    """Choose an entry of JupyterLab's menu bar."""
+
+    def labeled(selector: str, text: str) -> bool:
+        for element in browser.all(selector):
+            if element.text.strip().startswith(text):
+                element.click()
+                return True
+        return False
+
+    browser.wait(lambda: labeled(".lm-MenuBar-item", menu), f"the menu {menu}")
+    browser.wait(lambda: labeled(".lm-Menu-item", item), f"the entry {item}")
+
+
+def caption(browser: Browser) -> str:
+    """Return the line below the explorer's figure that says where it was measured."""
+    return browser.script(
+        """
+        const notes = [...document.querySelectorAll(".jp-OutputArea .accel-frame-note")];
+        const shown = notes.find(note => note.checkVisibility());
+        return shown ? shown.textContent : "";
+        """
+    )
+
+
+@pytest.mark.timeout(400)
+def test_a_slider_measures_afresh_in_jupyterlab(lab_url: str, browser: Browser) -> None:
+    if not chapters():
+        pytest.skip("the book has no chapter with code yet")
+    browser.open(f"{lab_url}/lab/tree/{chapters()[0]}.md?token={TOKEN}&reset")
+    browser.wait(lambda: browser.all(".jp-Notebook .jp-CodeCell"), "the chapter, opened as a notebook", 60)
+    choose(browser, "Run", "Run All Cells")
+    browser.wait(lambda: caption(browser), "the explorer", CHAPTER_SECONDS)
+    browser.wait(lambda: browser.all("[data-status=idle]"), "the end of all cells", CHAPTER_SECONDS)
+    assert "recorded" in caption(browser)
+
+    handle = browser.driver.find_element(By.CSS_SELECTOR, ".jp-OutputArea .accel-explorer .noUi-handle")
+    figure = browser.displayed_figures(handle)
+    at_end = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemax")
+    browser.press(handle, Keys.ARROW_LEFT if at_end else Keys.ARROW_RIGHT)
+    browser.wait(lambda: "measured here" in caption(browser), "a fresh measurement", 60)
+    assert browser.displayed_figures(handle) != figure

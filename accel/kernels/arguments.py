@@ -1,0 +1,131 @@
+"""Arguments: what every kernel asks of its inputs and of `out=`."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Literal, NoReturn, SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+__all__ = ["as_floating", "as_real", "broadcast_shape", "overlaps", "positive_integer", "result_array"]
+
+Array = NDArray[Any]
+
+
+def as_real(x: ArrayLike, name: str) -> Array:
+    """Return `x` as an array of real numbers: booleans, integers or floats, of any shape and order.
+
+    Lists become arrays. Subclasses of ndarray pass through, so that what they observe stays visible to them, save
+    masked arrays and `numpy.matrix`, whose operators do not mean what the kernels' formulas mean.
+
+    Raises
+    ------
+    TypeError
+        For complex numbers, objects, strings, dates, masked arrays and matrices.
+
+    >>> as_real([1.0, 2.0], "x")
+    array([1., 2.])
+    """
+    array = np.asanyarray(x)
+    if type(array) is not np.ndarray and isinstance(array, (np.ma.MaskedArray, np.matrix)):
+        raise TypeError(f"{name} must be a plain array; got {type(array).__name__}. Pass np.asarray({name}).")
+    if array.dtype.kind not in "biuf":
+        fix = f"Pass {name}.real or {name}.imag." if array.dtype.kind == "c" else f"Try {name}.astype(np.float64)."
+        raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}. {fix}")
+    return array
+
+
+def as_floating(x: ArrayLike, name: str = "x") -> Array:
+    """Return `x` as a float16, float32 or float64 array; never convert the dtype.
+
+    Raises
+    ------
+    TypeError
+        For every other dtype, integers among them: which float to compute in is the caller's decision.
+
+    >>> as_floating([1, 2])
+    Traceback (most recent call last):
+      ...
+    TypeError: x must be float16, float32 or float64; got int64. Convert it, for example x.astype(np.float32).
+    """
+    array = np.asanyarray(x)
+    if array.dtype.kind in "biu" or (array.dtype.kind == "f" and array.dtype.itemsize > 8):
+        raise TypeError(
+            f"{name} must be float16, float32 or float64; got {array.dtype}. "
+            f"Convert it, for example {name}.astype(np.float32)."
+        )
+    return as_real(array, name)
+
+
+def positive_integer(value: SupportsIndex, name: str) -> int:
+    """Return `value` as an int that is at least 1.
+
+    >>> positive_integer(0, "tile_size")
+    Traceback (most recent call last):
+      ...
+    ValueError: tile_size must be at least 1; got 0.
+    """
+    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number; got {value!r}. Pass an int such as 64.")
+    number = operator.index(value)
+    if number < 1:
+        raise ValueError(f"{name} must be at least 1; got {number}.")
+    return number
+
+
+def result_array(
+    out: Array | None,
+    shape: tuple[int, ...],
+    dtype: DTypeLike,
+    *like: Array,
+    order: Literal["C", "K"] = "K",
+) -> Array:
+    """Return the array to write the result to: `out` after checking it, or a new one.
+
+    A new array takes its type, and for order "K" its memory order, from the first of `like` that is of an ndarray
+    subclass, or else the first.
+
+    Raises
+    ------
+    TypeError
+        `out` is not an array, or of another dtype.
+    ValueError
+        `out` has another shape or is read-only.
+
+    >>> result_array(np.empty(3), (2,), np.float64)
+    Traceback (most recent call last):
+      ...
+    ValueError: out must have the shape of the result, (2,); got (3,). Pass np.empty((2,), np.float64).
+    """
+    dtype = np.dtype(dtype)
+    if not dtype.isnative:
+        dtype = dtype.newbyteorder("=")
+    if out is None:
+        prototype = next((array for array in like if type(array) is not np.ndarray), like[0])
+        return np.empty_like(prototype, dtype=dtype, order=order, shape=shape)
+    if not (isinstance(out, np.ndarray) and out.shape == shape and out.dtype == dtype and out.flags.writeable):
+        _refuse(out, shape, dtype)
+    return out
+
+
+def _refuse(out: object, shape: tuple[int, ...], dtype: np.dtype) -> NoReturn:
+    """Say what is wrong with `out` and how to make one that is right."""
+    fix = f"Pass np.empty({shape}, np.{dtype.name})."
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out must be an array; got {type(out).__name__}. {fix}")
+    if out.shape != shape:
+        raise ValueError(f"out must have the shape of the result, {shape}; got {out.shape}. {fix}")
+    if out.dtype != dtype:
+        raise TypeError(f"out must have the dtype of the result, {dtype}; got {out.dtype}. {fix}")
+    raise ValueError(f"out must be writeable; got a read-only array. {fix}")
+
+
+def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return what `numpy.broadcast_shapes` does, ten times sooner in the usual case of equal shapes."""
+    return shapes[0] if len(set(shapes)) == 1 else np.broadcast_shapes(*shapes)
+
+
+def overlaps(x: Array, out: Array | None) -> bool:
+    """Whether writing to `out` could change `x`. Memory bounds decide, so interleaved views count as overlapping."""
+    return out is not None and np.may_share_memory(x, out)

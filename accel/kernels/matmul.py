@@ -1,0 +1,299 @@
+"""Matrix product: c[…, i, j] = Σₖ a[…, i, k] · b[…, k, j], from the triple loop up to one BLAS call.
+
+All forms take real arrays ``(…, m, k)`` and ``(…, k, n)`` of at least two dimensions, broadcast the leading axes and
+choose the result's dtype as `numpy.matmul` does, and give zeros where k is 0. All but `vectorized` accumulate in the
+result's dtype, and integers wrap around silently, as in `numpy.matmul`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, NamedTuple, SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from accel.cost import Cost, costs
+from accel.kernels.arguments import as_real, broadcast_shape, overlaps, positive_integer, result_array
+
+__all__ = ["outer_product", "row_dot", "tiled", "triple_loop", "vectorized"]
+
+Array = NDArray[Any]
+
+
+def _result_shape(a: Any, b: Any) -> tuple[int, ...]:
+    """Return the shape of ``a @ b``; raise ValueError, naming both shapes, where there is none."""
+    if len(a.shape) < 2 or len(b.shape) < 2:
+        raise _mismatch(a, b, "both need two dimensions or more; reshape a vector to a row (1, k) or column (k, 1).")
+    if a.shape[-1] != b.shape[-2]:
+        raise _mismatch(a, b, f"inner dimensions {a.shape[-1]} and {b.shape[-2]} differ; transpose one?")
+    try:
+        batch = broadcast_shape(a.shape[:-2], b.shape[:-2])
+    except ValueError as error:
+        raise _mismatch(a, b, f"leading axes {a.shape[:-2]} and {b.shape[:-2]} do not broadcast.") from error
+    return (*batch, a.shape[-2], b.shape[-1])
+
+
+def _mismatch(a: Any, b: Any, reason: str) -> ValueError:
+    return ValueError(f"matmul needs (…, m, k) @ (…, k, n): got {a.shape} @ {b.shape}: {reason}")
+
+
+def _arguments(a: ArrayLike, b: ArrayLike, out: Array | None) -> tuple[Array, Array, Array]:
+    """Return both operands and the array to write to, the operands copied where that array overlaps them."""
+    a, b = as_real(a, "a"), as_real(b, "b")
+    result = result_array(out, _result_shape(a, b), np.result_type(a.dtype, b.dtype), a, b, order="C")
+    return a.copy() if overlaps(a, out) else a, b.copy() if overlaps(b, out) else b, result
+
+
+def _matrices(a: Array, b: Array, result: Array) -> Iterator[tuple[Array, Array, Array]]:
+    """Yield the two-dimensional products that a batched product consists of."""
+    batch = result.shape[:-2]
+    a = np.broadcast_to(a, batch + a.shape[-2:], subok=True)
+    b = np.broadcast_to(b, batch + b.shape[-2:], subok=True)
+    for index in product(*map(range, batch)):
+        yield a[index], b[index], result[index]
+
+
+class _Sizes(NamedTuple):
+    """What the costs are made of: matrices in the batch, m, n, k, and bytes an element of a, b and the result."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    a: int
+    b: int
+    c: int
+
+
+def _sizes(a: Any, b: Any) -> _Sizes:
+    *batch, m, n = _result_shape(a, b)
+    c = np.result_type(a.dtype, b.dtype).itemsize
+    return _Sizes(math.prod(batch), m, n, a.shape[-1], a.dtype.itemsize, b.dtype.itemsize, c)
+
+
+def _whole_cost(a: Any, b: Any, **work: int) -> Cost:
+    """Each operand read once, the result written once; an array that is both operands is read once."""
+    s = _sizes(a, b)
+    written = s.batch * s.m * s.n * s.c
+    return Cost(
+        flops=2 * s.batch * s.m * s.n * s.k,
+        bytes_read=a.nbytes if a is b else a.nbytes + b.nbytes,
+        bytes_written=written,
+        bytes_write_allocate=written,
+        **work,
+    )
+
+
+def _triple_loop_cost(a: Any, b: Any, *, out: Any = None) -> Cost:  # noqa: ARG001
+    s = _sizes(a, b)
+    return _whole_cost(a, b, interpreted=s.batch * s.m * s.n * s.k)
+
+
+@costs(_triple_loop_cost)
+def triple_loop(a: ArrayLike, b: ArrayLike, *, out: Array | None = None) -> Array:
+    """Return ``a @ b`` by three Python loops over array elements: the definition, and the baseline of the ladder.
+
+    It makes no NumPy call. Its cost has the bytes of `vectorized`, each operand once, and one interpreted step for
+    each multiply-add.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Real numbers, ``(…, m, k)`` and ``(…, k, n)``; leading axes broadcast.
+    out : ndarray, optional
+        Where to put the result: of its exact shape and dtype. An operand that overlaps it is copied first, which the
+        cost does not count.
+
+    Returns
+    -------
+    ndarray
+        Shape ``(…, m, n)``, dtype ``np.result_type(a, b)``; `out` itself where given.
+
+    Raises
+    ------
+    TypeError
+        An operand that is not real; `out` that is not an array or of another dtype.
+    ValueError
+        Fewer than two dimensions, inner dimensions that differ, leading axes that do not broadcast; `out` of another
+        shape or read-only.
+
+    >>> triple_loop([[1.0, 2.0], [3.0, 4.0]], [[5.0], [6.0]])
+    array([[17.],
+           [39.]])
+    >>> triple_loop.cost(np.ones((2, 3)), np.ones((3, 4))).interpreted
+    24
+    """
+    a, b, result = _arguments(a, b, out)
+    with np.errstate(over="ignore"):
+        for left, right, target in _matrices(a, b, result):
+            _triple_loop_2d(left, right, target)
+    return result
+
+
+def _triple_loop_2d(a: Array, b: Array, result: Array) -> None:
+    (m, inner), n = a.shape, b.shape[1]
+    for i in range(m):
+        for j in range(n):
+            total = result.dtype.type(0)
+            for k in range(inner):
+                total += a[i, k] * b[k, j]
+            result[i, j] = total
+
+
+def _row_dot_cost(a: Any, b: Any, *, out: Any = None) -> Cost:  # noqa: ARG001
+    """One dot product of length k for each element of the result."""
+    s = _sizes(a, b)
+    dot = Cost(flops=2 * s.k, bytes_read=s.k * (s.a + s.b), bytes_written=s.c, bytes_write_allocate=s.c, calls=1)
+    return (dot + Cost(interpreted=1)) * (s.batch * s.m * s.n)
+
+
+@costs(_row_dot_cost)
+def row_dot(a: ArrayLike, b: ArrayLike, *, out: Array | None = None) -> Array:
+    """Return ``a @ b`` by one `numpy.dot` of a row with a column for each element of the result.
+
+    The inner loop is compiled, the two outer ones are not: dispatch overhead is paid m·n times.
+
+    Parameters, errors: see `triple_loop`.
+
+    >>> row_dot([[1.0, 2.0], [3.0, 4.0]], [[5.0], [6.0]])
+    array([[17.],
+           [39.]])
+    """
+    a, b, result = _arguments(a, b, out)
+    for left, right, target in _matrices(a, b, result):
+        for i, j in product(*map(range, target.shape)):
+            target[i, j] = np.dot(left[i], right[:, j])
+    return result
+
+
+def _outer_product_cost(a: Any, b: Any, *, out: Any = None) -> Cost:  # noqa: ARG001
+    """K outer products, each into memory that it does not read, and k - 1 additions to the result."""
+    s = _sizes(a, b)
+    size, array = s.m * s.n, s.m * s.n * s.c
+    if not s.k:
+        return Cost(bytes_written=array, bytes_write_allocate=array, calls=1) * s.batch
+    outer = Cost(
+        flops=size,
+        bytes_read=s.m * s.a + s.n * s.b,
+        bytes_written=array,
+        bytes_write_allocate=array,
+        calls=1,
+    )
+    accumulate = Cost(flops=size, bytes_read=2 * array, bytes_written=array, calls=1)
+    return (outer * s.k + accumulate * (s.k - 1)) * s.batch
+
+
+@costs(_outer_product_cost)
+def outer_product(a: ArrayLike, b: ArrayLike, *, out: Array | None = None) -> Array:
+    """Return ``a @ b`` as the sum over k of the outer products of column k of `a` and row k of `b`.
+
+    One Python loop is left, but each step passes over the whole result: memory traffic grows with k. One temporary
+    matrix holds the current outer product.
+
+    Parameters, errors: see `triple_loop`.
+
+    >>> outer_product([[1.0, 2.0], [3.0, 4.0]], [[5.0], [6.0]])
+    array([[17.],
+           [39.]])
+    """
+    a, b, result = _arguments(a, b, out)
+    outer = np.empty_like(result, shape=result.shape[-2:])
+    for left, right, target in _matrices(a, b, result):
+        if not left.shape[1]:
+            target[...] = 0
+        for k in range(left.shape[1]):
+            np.multiply(left[:, k : k + 1], right[k : k + 1], out=outer if k else target)
+            if k:
+                np.add(target, outer, out=target)
+    return result
+
+
+@costs(lambda a, b, *, out=None: _whole_cost(a, b, calls=1))  # noqa: ARG005
+def vectorized(a: ArrayLike, b: ArrayLike, *, out: Array | None = None) -> Array:
+    """Return ``a @ b`` by one `numpy.matmul`, which hands float32 and float64 to the BLAS.
+
+    Parameters, errors: see `triple_loop`.
+
+    >>> vectorized([[1.0, 2.0], [3.0, 4.0]], [[5.0], [6.0]])
+    array([[17.],
+           [39.]])
+    >>> n = np.ones((768, 768), dtype=np.float32)
+    >>> vectorized.cost(n, n.copy()).intensity  # FLOP per byte: n / 6 in float32
+    128.0
+    """
+    a, b, result = _arguments(a, b, out)
+    return np.matmul(a, b, out=result)
+
+
+def _tiled_cost(a: Any, b: Any, tile_size: SupportsIndex = 64, *, out: Any = None) -> Cost:  # noqa: ARG001
+    """Each tile of `a` is read once a column of tiles, each of `b` once a row; each of the result once a step of k."""
+    tile = positive_integer(tile_size, "tile_size")
+    s = _sizes(a, b)
+    array = s.m * s.n * s.c
+    rows, columns, steps = (-(-size // tile) for size in (s.m, s.n, s.k))
+    if not s.k:
+        return Cost(bytes_written=array, bytes_write_allocate=array, calls=1) * s.batch
+    products = Cost(
+        flops=2 * s.m * s.n * s.k,
+        bytes_read=s.m * s.k * s.a * columns + s.k * s.n * s.b * rows,
+        bytes_written=array * steps,
+        bytes_write_allocate=array * steps,
+        calls=rows * columns * steps,
+    )
+    accumulate = Cost(flops=s.m * s.n, bytes_read=2 * array, bytes_written=array, calls=rows * columns)
+    return (products + accumulate * (steps - 1)) * s.batch
+
+
+@costs(_tiled_cost)
+def tiled(a: ArrayLike, b: ArrayLike, tile_size: SupportsIndex = 64, *, out: Array | None = None) -> Array:
+    """Return ``a @ b`` tile by tile: each tile of the result is a sum of products of tiles of `a` and `b`.
+
+    It shows the idea of tiling, not its gain: the BLAS behind one `vectorized` call already tiles, in registers and
+    every cache level, so cutting the work up before only adds calls and passes over the result.
+
+    Parameters
+    ----------
+    a, b, out
+        See `triple_loop`.
+    tile_size : int
+        Rows and columns of a tile. Tiles at the edges are smaller where it does not divide the shape.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `triple_loop`; TypeError for a `tile_size` that is not an int, ValueError for one below 1.
+
+    >>> tiled([[1.0, 2.0], [3.0, 4.0]], [[5.0], [6.0]], tile_size=1)
+    array([[17.],
+           [39.]])
+    >>> n = np.ones((256, 256), dtype=np.float32)
+    >>> tiled.cost(n, n, tile_size=64).calls
+    112
+    """
+    tile = positive_integer(tile_size, "tile_size")
+    a, b, result = _arguments(a, b, out)
+    partial = np.empty_like(result, shape=tuple(min(tile, size) for size in result.shape[-2:]))
+    for left, right, target in _matrices(a, b, result):
+        if not left.shape[1]:
+            target[...] = 0
+        for i, j, k in product(*(range(0, size, tile) for size in (*target.shape, left.shape[1]))):
+            _add_tile_product(
+                left[i : i + tile, k : k + tile],
+                right[k : k + tile, j : j + tile],
+                target[i : i + tile, j : j + tile],
+                None if k == 0 else partial,
+            )
+    return result
+
+
+def _add_tile_product(a: Array, b: Array, target: Array, partial: Array | None) -> None:
+    """Write ``a @ b`` to `target`, or add it, by way of `partial`, where that is given."""
+    if partial is None:
+        np.matmul(a, b, out=target)
+        return
+    addend = partial[: target.shape[0], : target.shape[1]]
+    np.matmul(a, b, out=addend)
+    np.add(target, addend, out=target)

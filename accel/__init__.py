@@ -14,26 +14,46 @@ __version__ = "0.1.0"
 
 # Public name -> module that defines it. Loaded on first use, so that `import accel` stays as cheap as NumPy.
 _HOMES = {
-    "Cost": "accel.cost",
     "Comparison": "accel.comparison",
+    "Cost": "accel.cost",
     "Machine": "accel.machine",
     "Measurement": "accel.measurement",
+    "Prediction": "accel.prediction",
+    "Trace": "accel.operations",
+    "array_like": "accel.shapes",
+    "calibrate": "accel.calibration",
+    "compare": "accel.comparison",
     "measure": "accel.measurement",
     "measure_memory": "accel.measurement",
+    "predict": "accel.prediction",
+    "sweep": "accel.comparison",
+    "this_machine": "accel.calibration",
+    "trace": "accel.tracing",
 }
-_MODULES = frozenset({"kernels", "machine", "measurement", "cost", "plot", "explore", "roofline"})
+# The names that readers coming from the course look for.
+_COURSE = {
+    "fused_gelu": ("accel.kernels.gelu", "blocked"),
+    "tiled_matmul": ("accel.kernels.matmul", "tiled"),
+    "unfused_gelu": ("accel.kernels.gelu", "unfused"),
+    "vectorized_matmul": ("accel.kernels.matmul", "vectorized"),
+}
+_MODULES = frozenset({"cost", "explore", "kernels", "machine", "measurement", "plot", "roofline"})
 
-__all__ = sorted([*_HOMES, *_MODULES])
+__all__ = sorted([*_HOMES, *_COURSE, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
     if name in _MODULES:
         return importlib.import_module(f"accel.{name}")
-    raise AttributeError(f"module 'accel' has no attribute {name!r}")
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name in _COURSE:
+        module, attribute = _COURSE[name]
+        value = getattr(importlib.import_module(module), attribute)
+    else:
+        raise AttributeError(f"module 'accel' has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

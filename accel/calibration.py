@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
 
@@ -96,13 +96,14 @@ def this_machine(*, quick: bool = False, progress: bool = True) -> Machine:
         Show a progress bar if a calibration is needed.
     """
     detected = hardware.detect()
-    if detected in _CURRENT:
-        return _CURRENT[detected]
+    identity = replace(detected, blas=replace(detected.blas, threads=0))  # the limit of the moment is not the machine
+    if identity in _CURRENT:
+        return _CURRENT[identity]
     found, reason = storage.find(detected)
     if found is None and reason:
         warnings.warn(f"Calibrating this machine again: {reason}.", stacklevel=2)
     machine = found or calibrate(quick=quick, progress=progress)
-    _CURRENT[detected] = machine
+    _CURRENT[identity] = machine
     return machine
 
 
@@ -119,7 +120,10 @@ def _run(plan: Plan, *, progress: bool) -> Raw:
     with tqdm(
         total=plan.passes * len(jobs), desc="calibrating", unit="batch", disable=not progress, leave=False
     ) as bar:
-        for _ in range(plan.passes):
+        start = time.perf_counter()
+        for done in range(plan.passes):
+            if (time.perf_counter() - start) * (done + 1) > plan.limit_seconds * max(done, 1):
+                break  # this machine is slow just now: another pass would not fit
             for thread_count, make in jobs:
                 with threads(thread_count):
                     _take(make(), plan, taken)
@@ -150,6 +154,7 @@ def _summary(samples: list[float]) -> Samples:
 def fit(raw: Raw, *, quick: bool, duration_seconds: float) -> Calibration:
     """Turn raw totals into the roofs and costs that predictions use; pure."""
     ceilings = _ceilings(raw)
+    streams = _streams(raw, {(c.operation, c.dtype): c for c in ceilings})
     near = [s.quartile_seconds / s.best_seconds - 1 for s in raw.values()]
     return Calibration(
         taken_at=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -159,11 +164,17 @@ def fit(raw: Raw, *, quick: bool, duration_seconds: float) -> Calibration:
         spread_fraction=statistics.median(s.spread_fraction for s in raw.values()),
         peaks=tuple(Peak(k[1], k[2], k[4] / s.best_seconds, k[3]) for k, s in _of(raw, "peak")),
         bandwidths=_bandwidths(raw),
-        streams=_streams(raw, {(c.operation, c.dtype): c for c in ceilings}),
+        streams=streams,
         ceilings=ceilings,
         fresh_pages=_fresh_pages(raw),
-        matmuls=tuple(MatmulRate(*k[1:], seconds=s.best_seconds) for k, s in _of(raw, "product")),
+        matmuls=tuple(
+            MatmulRate(dtype, thread_count, m, k, n, samples.best_seconds)
+            for (_, dtype, thread_count, m, k, n), samples in _of(raw, "product")
+        ),
         interpreted_seconds=next(s.best_seconds / k[1] for k, s in _of(raw, "interpreter")),
+        python_call_seconds=raw["python call",].best_seconds,
+        view_seconds=raw["view",].best_seconds,
+        overlap_exponent=_overlap_exponent(raw, ceilings, streams),
     )
 
 
@@ -194,7 +205,7 @@ _STREAM_OPERATION = {
     "1R1W": "multiply:scalar",
     "2R1W": "add",
     "in place": "multiply:scalar",
-    "in place + read": "multiply",
+    "in place + read": "minimum",
     "reduce": "maximum.reduce",
 }
 """The operation whose call cost is inside each stream's total."""
@@ -226,3 +237,14 @@ def _fresh_pages(raw: Raw) -> FreshPages:
     sizes = sorted({size for _, size in seconds})
     extra = tuple(max(seconds["fresh", size] - seconds["used", size], 0.0) / size for size in sizes)
     return FreshPages(tuple(sizes), extra)
+
+
+def _overlap_exponent(raw: Raw, ceilings: Sequence[Ceiling], streams: Sequence[Stream]) -> float:
+    """Find p such that (arithmetic^p + memory^p)^(1/p) is what a pass slow in both took; between 1 (none) and 8."""
+    [((_, operation, count), samples)] = _of(raw, "overlap")
+    arithmetic = count * next(c.element_seconds for c in ceilings if (c.operation, c.dtype) == (operation, "float32"))
+    curve = next(stream for stream in streams if stream.shape == "1R1W")
+    memory = count * STREAM_BYTES_PER_ELEMENT["1R1W"] * curve.seconds_per_byte[-1]
+    longer, shorter = max(arithmetic, memory), min(arithmetic, memory)
+    exponents = [1 + step / 20 for step in range(141)]
+    return min(exponents, key=lambda p: abs(longer * (1 + (shorter / longer) ** p) ** (1 / p) - samples.best_seconds))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from accel.cost import Cost
-from accel.measurement import Measurement
+from accel.machine import Machine
+from accel.measurement import Measurement, measure
+from accel.prediction import predict
 from accel.records import Record
 
-__all__ = ["Comparison", "Row"]
+__all__ = ["Comparison", "Row", "compare", "sweep"]
 
 
 @dataclass(frozen=True)
@@ -73,3 +76,89 @@ class Comparison(Record):
     def names(self) -> tuple[str, ...]:
         """The functions compared, in the order given."""
         return tuple(dict.fromkeys(row.name for row in self.rows))
+
+
+def compare(
+    functions: Mapping[str, Callable[..., Any]],
+    *arrays: Any,
+    size: int | None = None,
+    machine: Machine | None = None,
+    threads: int = 1,
+    seconds: float = 0.4,
+) -> Comparison:
+    """Predict each function, then measure them interleaved, on the same arrays.
+
+    Parameters
+    ----------
+    functions : dict of str to callable
+        Each is called with `arrays`.
+    size : int
+        What to call the size of this problem; elements of the largest array if not given.
+    seconds : float
+        Time to spread the samples of each function over.
+
+    Examples
+    --------
+    >>> import accel, numpy as np
+    >>> x = np.ones(10_000, np.float32)
+    >>> comparison = accel.compare({"add": np.add, "multiply": np.multiply}, x, x, seconds=0.02)
+    >>> comparison.names, comparison.rows[0].cost.flops
+    (('add', 'multiply'), 10000)
+    """
+    return sweep(
+        functions,
+        lambda _size: arrays,
+        [size if size is not None else max((getattr(a, "size", 1) for a in arrays), default=0)],
+        machine=machine,
+        threads=threads,
+        seconds=seconds,
+    )
+
+
+def sweep(
+    functions: Mapping[str, Callable[..., Any]],
+    make_arrays: Callable[[int], Sequence[Any]],
+    sizes: Sequence[int],
+    *,
+    machine: Machine | None = None,
+    threads: int = 1,
+    seconds: float = 0.2,
+) -> Comparison:
+    """Predict and measure functions over a range of sizes; `make_arrays(size)` returns their arguments.
+
+    Predictions are made before anything of that size is measured.
+
+    Examples
+    --------
+    >>> import accel, numpy as np
+    >>> result = accel.sweep({"sqrt": np.sqrt}, lambda n: [np.ones(n, np.float32)], [100, 1000], seconds=0.02)
+    >>> [(row.size, row.cost.flops) for row in result.named("sqrt")]
+    [(100, 100), (1000, 1000)]
+    """
+    if machine is None:
+        from accel.calibration import this_machine
+
+        machine = this_machine()
+    rows: list[Row] = []
+    for size in sizes:
+        arrays = make_arrays(size)
+        predictions = {
+            name: predict(function, *arrays, machine=machine, threads=threads) for name, function in functions.items()
+        }
+        measured = measure(functions, *arrays, seconds=seconds, thread_count=threads)
+        rows += [
+            Row(
+                name=name,
+                size=size,
+                cost=predicted.cost,
+                measured=measured[name],
+                predicted_seconds=predicted.seconds,
+                predicted_low_seconds=predicted.low_seconds,
+                predicted_high_seconds=predicted.high_seconds,
+                bound_by=predicted.bound_by,
+                textbook_seconds=predicted.textbook_seconds,
+            )
+            for name, predicted in predictions.items()
+        ]
+    taken_at = datetime.now().astimezone().isoformat(timespec="seconds")
+    return Comparison(machine=str(machine), threads=threads, taken_at=taken_at, rows=tuple(rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 from accel.records import Record
@@ -141,6 +142,12 @@ class Calibration(Record):
     matmuls: tuple[MatmulRate, ...]
     interpreted_seconds: float
     """One step of a pure-Python loop: ``total += a[i, k] * b[k, j]`` on NumPy arrays."""
+    python_call_seconds: float
+    """One call of an empty Python function."""
+    view_seconds: float
+    """One slice of an array that moves no data: ``x[i:j]``."""
+    overlap_exponent: float
+    """How well arithmetic and memory traffic of one pass overlap: p in (arithmetic^p + memory^p)^(1/p)."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +175,13 @@ class Machine(Record):
     numba_version: str | None
     calibration: Calibration | None = None
     schema: int = SCHEMA
+
+    @classmethod
+    def load(cls, path: str | Path) -> Machine:
+        """Return the machine saved in a file; raise `accel.storage.MachineFileError` where it cannot be trusted."""
+        from accel import storage
+
+        return storage.load(Path(path))
 
     @property
     def usable_cpus(self) -> int:
@@ -222,7 +236,7 @@ class Machine(Record):
         return "DRAM"
 
     def level_bandwidths(self, threads: int = 1) -> dict[str, float]:
-        """Return bytes per second by level, fastest first: each cache when half full, DRAM at the largest size measured."""
+        """Return bytes per second by level: each cache when half full, DRAM at the largest size measured."""
         largest = max(curve.working_set_bytes[-1] for curve in self.roofs.bandwidths)
         at = {
             cache.name: cache.size_bytes / 2 * (threads if cache.shared_by_cpus == 1 else 1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from accel.allocator import REUSE_LIMIT_BYTES
 from accel.machine import Machine
 
 __all__ = ["Batch", "Key", "Plan", "batches", "plan_for"]
@@ -39,6 +40,8 @@ class Plan:
     """How much to measure."""
 
     passes: int
+    limit_seconds: float
+    """No pass begins that would not end within this time."""
     least_samples: int
     seconds_per_probe: float
     working_sets: tuple[int, ...]
@@ -65,16 +68,17 @@ def plan_for(machine: Machine, *, quick: bool) -> Plan:
     largest = min(max(128 * MIB, 4 * last_level), machine.memory_bytes // 8)
     ladder = [2**k for k in (12, 13, 14)] + [int(2 ** (k / 2)) for k in range(29, 65)]
     threads = tuple(dict.fromkeys((1, machine.usable_cpus)))
-    pages = tuple(2**k for k in (16, 20, 24, 25, 26, 27) if 2**k <= largest)
+    around = (REUSE_LIMIT_BYTES - 2**16, REUSE_LIMIT_BYTES)  # where reuse ends: the curve has a step here
+    pages = tuple(sorted((*around, *(2**k for k in (16, 20, 24, 26, 27) if 2**k <= largest))))
     if quick:
         coarse = tuple(size for size in (2**14, 2**18, 2**20, 2**22, 2**23, 2**24, 2**25, 2**26) if size <= largest)
         return Plan(
-            1, 3, 3e-3, coarse, coarse, ("float32", "float64"), threads, ("1R1W", "2R1W", "reduce"),
-            ("add", "multiply", "divide", "sqrt", "exp", "tanh", "power"), SQUARE[1:8:2] + SKINNY[:3], pages[2:5:2],
+            1, 3.0, 3, 3e-3, coarse, coarse, ("float32", "float64"), threads, ("1R1W", "2R1W", "reduce"),
+            ("add", "multiply", "divide", "sqrt", "exp", "tanh", "power"), SQUARE[1:8:2] + SKINNY[:3], pages[1:4],
             ("load", "copy"),
         )  # fmt: skip
     return Plan(
-        3, 3, 3e-3, tuple(size for size in ladder if size <= largest),
+        3, 18.0, 3, 3e-3, tuple(size for size in ladder if size <= largest),
         tuple(2**k for k in range(13, 33) if 2**k <= largest), ("float32", "float64"), threads, STREAM_SHAPES,
         BINARY + UNARY, SQUARE + SKINNY, pages, ("load", "copy", "triad", "copy, non-temporal"),
     )  # fmt: skip
@@ -90,6 +94,7 @@ def batches(plan: Plan, *, numba: bool) -> list[tuple[int, Callable[[], Batch]]]
         jobs += [(t, partial(_product_batch, plan.products, dtype, t)) for t in plan.thread_counts]
     jobs += [(1, _cast_batch), (1, _interpreter_batch), (1, partial(_page_batch, plan.page_bytes))]
     arena = aligned(max(plan.working_sets + plan.roof_working_sets) // 4 + ARENA_SLACK)
+    jobs.append((1, partial(_overlap_batch, arena)))
     jobs += [(1, partial(_stream_batch, plan.stream_shapes, size, arena)) for size in plan.working_sets]
     for size in plan.roof_working_sets:
         if numba:
@@ -211,7 +216,7 @@ def _interpreter_batch() -> Batch:
                     total += a[i, k] * b[k, j]
         return total
 
-    return {("interpreter", n**3): loop}
+    return {("interpreter", n**3): loop, ("python call",): lambda: None, ("view",): lambda: a[1:5]}
 
 
 def _page_batch(sizes: tuple[int, ...]) -> Batch:
@@ -235,7 +240,7 @@ def _stream_call(shape: str, operands: list[np.ndarray]) -> Callable[[], Any]:
     if shape == "in place":
         return partial(np.multiply, first, one, out=first)
     if shape == "in place + read":
-        return partial(np.multiply, first, last, out=first)
+        return partial(np.minimum, first, last, out=first)  # stays in range, however often
     return partial(np.maximum.reduce, first)
 
 
@@ -294,6 +299,12 @@ def _numpy_copy_batch(working_set: int, arena: np.ndarray) -> Batch:
     """Make NumPy's own copy the memory roof, where there is no compiler."""
     a, out = _cut(arena, [working_set // 8] * 2)
     return {("roof", "numpy copy", 1, working_set, working_set): partial(np.copyto, out, a)}
+
+
+def _overlap_batch(arena: np.ndarray) -> Batch:
+    """Make a pass that is slow in arithmetic and in memory both, to see how much of one hides behind the other."""
+    a, out = _cut(arena, [(arena.size - ARENA_SLACK) // 2] * 2)
+    return {("overlap", "exp", a.size): partial(np.exp, a, out=out)}
 
 
 def _product_batch(shapes: tuple[tuple[int, int, int], ...], dtype: str, threads: int) -> Batch:

@@ -1,0 +1,161 @@
+"""Prediction: how long the NumPy calls of a function will take on a calibrated machine.
+
+For each call: dispatch overhead, plus the longer of its arithmetic and its memory traffic (as far as the two overlap),
+plus fresh pages. The traffic of an operand is timed at the bandwidth of its *reuse distance*, read off the curve that
+was measured for passes of the same shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from accel.cost import Cost
+from accel.machine import Machine
+from accel.measurement import format_seconds
+from accel.operations import Op, Trace
+from accel.pricing import Price, PriceList
+from accel.records import Record
+from accel.reuse import ReuseStack, piece_of
+from accel.roofline import textbook_seconds
+from accel.tracing import trace
+
+__all__ = ["OpPrediction", "Prediction", "predict", "predict_trace"]
+
+
+@dataclass(frozen=True)
+class OpPrediction(Record):
+    """Predicted time of one NumPy call, or of all repetitions of one in a loop."""
+
+    index: int
+    name: str
+    count: int
+    seconds: float
+    low_seconds: float
+    high_seconds: float
+    overhead_seconds: float
+    arithmetic_seconds: float
+    memory_seconds: float
+    pages_seconds: float
+    level: str
+    """The memory level most of its bytes come from."""
+    bound_by: str
+
+
+@dataclass(frozen=True)
+class Prediction(Record):
+    """Predicted time of a function: the sum of its calls. What `accel.predict` returns."""
+
+    function: str
+    machine: str
+    threads: int
+    ops: tuple[OpPrediction, ...]
+    cost: Cost
+    seconds: float
+    low_seconds: float
+    high_seconds: float
+    textbook_seconds: float
+    """What the plain roofline says: FLOPs at peak, or arguments and result at DRAM bandwidth."""
+
+    @property
+    def bound_by(self) -> str:
+        """What the largest share of the time is bound by."""
+        shares: dict[str, float] = {}
+        for op in self.ops:
+            shares[op.bound_by] = shares.get(op.bound_by, 0.0) + op.seconds
+        return max(shares, key=lambda name: shares[name]) if shares else "nothing"
+
+    def __repr__(self) -> str:
+        return (
+            f"Prediction({self.function}: {format_seconds(self.seconds)}, between {format_seconds(self.low_seconds)} "
+            f"and {format_seconds(self.high_seconds)}, bound by {self.bound_by}; "
+            f"textbook roofline {format_seconds(self.textbook_seconds)}; on {self.machine})"
+        )
+
+
+def predict(
+    function: Callable[..., Any], *arrays: Any, machine: Machine | None = None, threads: int = 1, **keywords: Any
+) -> Prediction:
+    """Predict how long `function(*arrays)` takes when it is called again and again.
+
+    The function is run once to see its NumPy calls, or not run on data at all where the arrays are
+    `accel.array_like(shape, dtype)`.
+
+    Parameters
+    ----------
+    machine : Machine
+        Where it is to run; this machine if not given.
+    threads : int
+        Threads that BLAS may use.
+
+    Raises
+    ------
+    ValueError
+        If the machine is not calibrated, or was not calibrated for this many threads.
+
+    Examples
+    --------
+    >>> import accel, numpy as np
+    >>> small = accel.predict(np.add, accel.array_like(1_000, "float32"), accel.array_like(1_000, "float32"))
+    >>> small.bound_by
+    'dispatch overhead'
+    """
+    if machine is None:
+        from accel.calibration import this_machine
+
+        machine = this_machine()
+    return predict_trace(trace(function, *arrays, **keywords), machine, threads=threads)
+
+
+def predict_trace(traced: Trace, machine: Machine, *, threads: int = 1) -> Prediction:
+    """Predict the time of a trace that is at hand."""
+    prices = PriceList(machine, threads)
+    distances = _steady_distances(traced.ops, limit_bytes=prices.largest_working_set_bytes)
+    ops = tuple(_predicted(op, prices.price(op, found)) for op, found in zip(traced.ops, distances, strict=True))
+    python = machine.roofs.python_call_seconds
+    return Prediction(
+        function=traced.signature,
+        machine=str(machine),
+        threads=threads,
+        ops=ops,
+        cost=traced.cost,
+        seconds=python + sum(op.seconds for op in ops),
+        low_seconds=python + sum(op.low_seconds for op in ops),
+        high_seconds=python + sum(op.high_seconds for op in ops),
+        textbook_seconds=_textbook(traced, machine, threads),
+    )
+
+
+def _predicted(op: Op, price: Price) -> OpPrediction:
+    return OpPrediction(
+        index=op.index,
+        name=op.name,
+        count=op.count,
+        seconds=price.seconds,
+        low_seconds=price.seconds / (1 + price.uncertainty_fraction),
+        high_seconds=price.seconds * (1 + price.uncertainty_fraction),
+        overhead_seconds=price.overhead_seconds,
+        arithmetic_seconds=price.arithmetic_seconds,
+        memory_seconds=price.memory_seconds,
+        pages_seconds=price.pages_seconds,
+        level=price.level,
+        bound_by=price.bound_by,
+    )
+
+
+def _steady_distances(ops: Iterable[Op], *, limit_bytes: float) -> list[list[float]]:
+    """Return each op's reuse distance by operand and result, for a function that has run before."""
+    stack = ReuseStack(limit_bytes)
+    groups = [[piece_of(operand) for operand in (*op.operands, *op.results)] for op in ops]
+    for group in groups:
+        stack.touch(group)
+    return [stack.touch(group) for group in groups]
+
+
+def _textbook(traced: Trace, machine: Machine, threads: int) -> float:
+    """Return the plain roofline's time: arguments read and the last result written, once."""
+    arguments = sum(b.nbytes for b in traced.buffers.values() if not b.created)
+    result = traced.ops[-1].results[0].nbytes if traced.ops and traced.ops[-1].results else 0
+    dtype = next((op.dtype for op in traced.ops if op.dtype in ("float32", "float64")), "float32")
+    return textbook_seconds(traced.cost, arguments + result, machine, dtype, threads)

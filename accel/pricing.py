@@ -1,0 +1,287 @@
+"""Pricing: what one NumPy call costs on a calibrated machine, part by part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from accel.machine import Ceiling, Machine, MatmulRate, interpolate
+from accel.operations import Op, Operand
+from accel.reuse import piece_of
+
+__all__ = ["Price", "PriceList"]
+
+SCALAR = ":scalar"
+PROXIES = {
+    "less": "greater", "less_equal": "greater", "greater_equal": "greater", "equal": "greater", "not_equal": "greater",
+    "floor_divide": "divide", "remainder": "divide", "reciprocal": "divide", "positive": "copy", "fmax": "maximum",
+    "fmin": "minimum", "exp2": "exp", "expm1": "exp", "sinh": "exp", "cosh": "exp", "log2": "log", "log10": "log",
+    "log1p": "log", "arctan": "cos", "arctan2": "cos", "tan": "cos", "floor": "rint", "ceil": "rint", "trunc": "rint",
+    "multiply.reduce": "add.reduce", "minimum.reduce": "maximum.reduce", "mean": "add.reduce",
+}  # fmt: skip
+"""Operations priced as one that was measured and does the same kind of work."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """Seconds of one call (or of all its repetitions), by cause."""
+
+    overhead_seconds: float
+    arithmetic_seconds: float
+    memory_seconds: float
+    pages_seconds: float
+    overlap_exponent: float
+    uncertainty_fraction: float
+    level: str
+    arithmetic_name: str
+
+    @property
+    def seconds(self) -> float:
+        """The whole: overhead, the overlapped part, fresh pages."""
+        longer = max(self.arithmetic_seconds, self.memory_seconds)
+        shorter = min(self.arithmetic_seconds, self.memory_seconds)
+        overlapped = longer
+        if shorter and self.arithmetic_seconds > self.memory_seconds / 8:
+            p = self.overlap_exponent
+            overlapped = longer * (1 + (shorter / longer) ** p) ** (1 / p)
+        return self.overhead_seconds + overlapped + self.pages_seconds
+
+    @property
+    def bound_by(self) -> str:
+        """The largest part, by name."""
+        parts = {
+            "dispatch overhead": self.overhead_seconds,
+            self.arithmetic_name: self.arithmetic_seconds,
+            f"{self.level} bandwidth": self.memory_seconds,
+            "fresh pages": self.pages_seconds,
+        }
+        return max(parts, key=lambda name: parts[name])
+
+
+class PriceList:
+    """A machine's measured costs, ready to price calls."""
+
+    def __init__(self, machine: Machine, threads: int) -> None:
+        self.machine = machine
+        self.threads = threads
+        self._roofs = machine.roofs
+        self._ceilings = {(c.operation, c.dtype): c for c in self._roofs.ceilings}
+        self._streams = {stream.shape: stream for stream in self._roofs.streams}
+
+    @property
+    def largest_working_set_bytes(self) -> int:
+        """Where the measured curves end: beyond, all is DRAM."""
+        return max(stream.working_set_bytes[-1] for stream in self._roofs.streams)
+
+    def price(self, op: Op, distances: Sequence[float]) -> Price:
+        """Price a call whose operands and results were last touched at these distances (in order, bytes)."""
+        if op.opaque or op.kind == "declared":
+            return self._declared(op)
+        memory, level, spread = self._memory(op, distances)
+        overhead, arithmetic, name = self._product(op) if op.product else self._elementwise(op)
+        if not op.product and arithmetic <= 1.5 * self._memory(op, [0.0] * len(distances))[0]:
+            # Loads and stores are the work: the measured curve has the arithmetic in it already.
+            arithmetic = min(arithmetic, memory)
+            exponent = math.inf
+        else:
+            exponent = self._roofs.overlap_exponent
+        return Price(
+            overhead_seconds=overhead + op.views * self._roofs.view_seconds,
+            arithmetic_seconds=arithmetic,
+            memory_seconds=memory,
+            pages_seconds=self._pages(op),
+            overlap_exponent=exponent,
+            uncertainty_fraction=spread,
+            level=level,
+            arithmetic_name=name,
+        )
+
+    def _declared(self, op: Op) -> Price:
+        """Price a compiled kernel by its declared cost, an opaque stretch by the time it took in the trace."""
+        cost = op.cost
+        known = not op.opaque and (cost.flops or cost.bytes_algorithmic or cost.interpreted)
+        dtype = op.dtype if op.dtype in ("float32", "float64") else "float32"
+        arithmetic = cost.flops / self.machine.peak_flops_per_second(dtype, self.threads) if known else op.seconds
+        arithmetic += cost.interpreted * self._roofs.interpreted_seconds
+        bandwidth = self.machine.bandwidth_bytes_per_second(max(cost.bytes_algorithmic, 1), self.threads)
+        call = self._ceiling("add", "float32").call_seconds
+        return Price(
+            overhead_seconds=cost.calls * call,
+            arithmetic_seconds=arithmetic,
+            memory_seconds=cost.bytes_algorithmic / bandwidth if known else 0.0,
+            pages_seconds=0.0,
+            overlap_exponent=self._roofs.overlap_exponent,
+            uncertainty_fraction=self._roofs.spread_fraction,
+            level=self.machine.level_of(cost.bytes_algorithmic),
+            arithmetic_name="interpreter" if cost.interpreted else "opaque" if not known else "peak",
+        )
+
+    def _ceiling(self, name: str, dtype: str) -> Ceiling:
+        """Return the measured cost of an operation, of its closest relative, or of the closest dtype."""
+        base, _, variant = name.partition(":")
+        suffix = f":{variant}" if variant else ""
+        candidates = [base, PROXIES.get(base, base), "add.reduce" if ".reduce" in base else "add"]
+        float_like = "float32" if np.dtype(dtype).itemsize <= 4 else "float64"
+        for candidate in candidates:
+            for with_suffix in dict.fromkeys((suffix, "")):
+                for kind in dict.fromkeys((dtype, float_like)):
+                    if found := self._ceilings.get((candidate + with_suffix, kind)):
+                        return found
+        return self._ceilings["add", "float32"]
+
+    def _elementwise(self, op: Op) -> tuple[float, float, str]:
+        """Return (overhead, arithmetic, what the arithmetic is) of a ufunc, a reduction, a copy or a cast."""
+        name, dtype = op.name, op.dtype
+        if name in ("astype", "copy", "setitem", "copyto", "ascontiguousarray"):
+            source = op.operands[0].dtype if op.operands else dtype
+            target = op.results[0].dtype if op.results else dtype
+            name, dtype = ("copy", target) if source == target else (f"cast:{target}", source)
+            if (name, dtype) not in self._ceilings:
+                name, dtype = "copy", target
+        reduces = ".reduce" in name or name in ("sum", "max", "min", "mean")
+        size = max([operand.size for operand in (*op.operands, *op.results)], default=0)
+        inner = self._ceiling(name, dtype)
+        call = inner.call_seconds
+        if reduces and op.axis is not None and op.operands and op.operands[0].shape and 0 in op.axis and op.rows > 1:
+            inner = self._ceiling(f"{name}:axis0", dtype)
+        elif self._has_scalar(op) and not reduces:
+            inner = self._ceiling(name + SCALAR, dtype)
+            call = inner.call_seconds if op.scalars else call
+        rows = op.rows if op.rows > 1 else 0
+        arithmetic = inner.element_seconds * size + inner.row_seconds * rows + self._cast_seconds(op)
+        return call * op.count, arithmetic, op.name
+
+    @staticmethod
+    def _has_scalar(op: Op) -> bool:
+        """Whether the inner loop holds one input fixed, which has a loop of its own."""
+        held = [
+            o for o in op.operands if o.size < max(r.size for r in op.results or op.operands) or 0 in o.strides[-1:]
+        ]
+        return bool(op.scalars) or any(not o.shape or o.strides[-1:] == (0,) or o.shape[-1:] == (1,) for o in held)
+
+    def _cast_seconds(self, op: Op) -> float:
+        """Return the time of converting operands on the way into the loop."""
+        if not op.loop_dtypes or not op.casts:
+            return 0.0
+        seconds = 0.0
+        for operand in op.operands:
+            if operand.dtype not in op.loop_dtypes:
+                cast = self._ceilings.get((f"cast:{op.dtype}", operand.dtype)) or self._ceiling("copy", op.dtype)
+                seconds += cast.element_seconds * operand.size
+        return seconds
+
+    def _memory(self, op: Op, distances: Sequence[float]) -> tuple[float, str, float]:
+        """Return (seconds, level, relative spread) of the traffic of a call."""
+        arrays = [*op.operands, *op.results]
+        if not arrays:
+            return 0.0, "L1", self._roofs.spread_fraction
+        updated = {(o.buffer, o.offset_bytes) for o in op.operands} & {(r.buffer, r.offset_bytes) for r in op.results}
+        traffic: dict[tuple[int, int, tuple[int, ...]], tuple[float, float]] = {}
+        for array, distance in zip(arrays, distances, strict=True):
+            times = 2 if (array.buffer, array.offset_bytes) in updated else 1
+            traffic[array.buffer, array.offset_bytes, array.strides] = (
+                piece_of(array).footprint_bytes * times,
+                distance,
+            )
+        shape = self._stream_shape(op, arrays, bool(updated))
+        stream = self._streams.get(shape) or self._streams["1R1W"]
+        sizes, largest = stream.working_set_bytes, self.largest_working_set_bytes
+        seconds = spread = 0.0
+        for moved, distance in traffic.values():
+            at = min(distance, largest)
+            seconds += moved * interpolate(at, sizes, stream.seconds_per_byte)
+            spread += moved * interpolate(at, sizes, stream.spread_fraction)
+        moved = sum(m for m, _ in traffic.values())
+        farthest = max(traffic.values(), key=lambda part: part[0] * min(part[1], largest))[1]
+        return seconds, self.machine.level_of(farthest), spread / moved if moved else 0.0
+
+    @staticmethod
+    def _stream_shape(op: Op, arrays: Sequence[Operand], updates: bool) -> str:
+        """Name the stream shape of a call by what it reads and writes at full size."""
+        full = max(array.nbytes for array in arrays)
+        reads = {(o.buffer, o.offset_bytes) for o in op.operands if o.nbytes * 2 > full}
+        writes = [r for r in op.results if r.nbytes * 2 > full]
+        if not writes:
+            return "reduce"
+        if updates:
+            return "in place" if len(reads) <= 1 else "in place + read"
+        return "1R1W" if len(reads) <= 1 else "2R1W"
+
+    def _pages(self, op: Op) -> float:
+        """Return what newly mapped result memory costs."""
+        if not op.fresh_bytes:
+            return 0.0
+        curve, each = self._roofs.fresh_pages, op.fresh_bytes / op.count
+        if each < curve.allocation_bytes[0]:
+            return 0.0
+        return op.fresh_bytes * interpolate(each, curve.allocation_bytes, curve.seconds_per_byte)
+
+    def _product(self, op: Op) -> tuple[float, float, str]:
+        """Return (overhead, arithmetic, name) of a matrix product."""
+        assert op.product is not None
+        batch, m, k, n = op.product
+        call = self._ceiling("add", op.dtype).call_seconds
+        one = self._products.seconds(op.dtype, m, k, n)
+        return call * op.count, batch * op.count * max(one - call, one * 0.2) if one > 0 else 0.0, "matmul rate"
+
+    @cached_property
+    def _products(self) -> ProductModel:
+        return ProductModel(self._roofs.matmuls, self.threads)
+
+
+class ProductModel:
+    """Time of a matrix product of any shape, from the shapes measured.
+
+    A sum of terms for the call, the arithmetic and each matrix is fitted to the measured shapes with positive weights;
+    what the fit misses at the shapes nearby corrects it.
+    """
+
+    def __init__(self, measured: Sequence[MatmulRate], threads: int) -> None:
+        self._rates: dict[str, list[MatmulRate]] = {}
+        for rate in measured:
+            if rate.threads == threads:
+                self._rates.setdefault(rate.dtype, []).append(rate)
+        self._weights = {dtype: _positive_fit(rates) for dtype, rates in self._rates.items()}
+
+    def seconds(self, dtype: str, m: int, k: int, n: int) -> float:
+        """Return the predicted seconds of one (m x k) @ (k x n)."""
+        if not m * k * n:
+            return 0.0
+        if dtype not in self._weights:
+            dtype = (
+                "float64" if "float64" in self._weights and np.dtype(dtype).itemsize > 4 else next(iter(self._weights))
+            )
+        fitted = float(_terms(m, k, n) @ self._weights[dtype])
+        here = np.log2([m, k, n])
+        total = weight = 0.0
+        for rate in self._rates[dtype]:
+            distance = float(np.sum((np.log2([rate.m, rate.k, rate.n]) - here) ** 2))
+            near = 1 / (distance + 0.05)
+            total += near * math.log(rate.seconds / float(_terms(rate.m, rate.k, rate.n) @ self._weights[dtype]))
+            weight += near
+        return fitted * math.exp(total / weight)
+
+
+def _terms(m: int, k: int, n: int) -> np.ndarray:
+    """Return what the time of a product is made of: the call, multiply-adds, and elements of each matrix."""
+    return np.array([1.0, m * k * n, m * k, k * n, m * n])
+
+
+def _positive_fit(rates: Sequence[MatmulRate]) -> np.ndarray:
+    """Fit the terms to measured seconds by relative error; a term that wants a negative weight is dropped."""
+    seconds = np.array([rate.seconds for rate in rates])
+    terms = np.array([_terms(rate.m, rate.k, rate.n) for rate in rates]) / seconds[:, None]
+    weights = np.zeros(terms.shape[1])
+    active = np.ones(terms.shape[1], bool)
+    while active.any():
+        scale = np.linalg.norm(terms[:, active], axis=0)
+        found = np.linalg.lstsq(terms[:, active] / scale, np.ones(len(rates)), rcond=None)[0] / scale
+        if (found >= 0).all():
+            weights[active] = found
+            return weights
+        active[np.flatnonzero(active)[found < 0]] = False
+    return weights

@@ -1,0 +1,207 @@
+"""The fit is pure, so it is tested on totals made up from known costs; the measuring is tested on the real machine."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from machines import LAPTOP
+
+import accel
+from accel import hardware, storage
+from accel.calibration import Samples, fit
+from accel.probes import (
+    ELEMENTS,
+    ROWS,
+    STREAM_BYTES_PER_ELEMENT,
+    STREAM_SHAPES,
+    aligned,
+    batches,
+    plan_for,
+)
+
+
+def exactly(seconds):
+    return Samples(seconds, seconds, seconds)
+
+
+def made_up(call=1e-6, element=2e-10, row=3e-8, per_byte=5e-11, exponent=2.0):
+    """Return the totals of a machine whose costs are known."""
+    raw = {}
+    operations = ("add", "add:scalar", "multiply:scalar", "minimum", "maximum.reduce", "exp")
+    for operation in operations:
+        for n in ELEMENTS:
+            raw["operation", operation, "float32", n] = exactly(call + n * element)
+    whole = ROWS[0] * ROWS[1]
+    raw["rows", "add", "float32"] = exactly(call + whole * element + ROWS[0] * row)
+    raw["rows", "maximum.reduce:axis0", "float32"] = exactly(call + whole * element + ROWS[0] * row * 2)
+    for shape in STREAM_SHAPES:
+        for working_set in (2**12, 2**20, 2**27):
+            count = working_set // 8
+            moved = count * STREAM_BYTES_PER_ELEMENT[shape]
+            raw["stream", shape, working_set, count] = exactly(call + moved * per_byte)
+    raw["roof", "load", 1, 2**14, 2**20] = exactly(1e-5)
+    raw["roof", "load", 1, 2**27, 2**27] = exactly(1e-2)
+    raw["peak", "float32", 1, "fma probe", 10**9] = exactly(0.01)
+    raw["pages", "fresh", 2**20] = exactly(2e-3)
+    raw["pages", "used", 2**20] = exactly(1e-3)
+    raw["product", "float32", 1, 64, 32, 16] = exactly(1e-5)
+    raw["interpreter", 512] = exactly(512 * 3e-7)
+    raw["python call",] = exactly(5e-8)
+    raw["view",] = exactly(2e-7)
+    count = 2**24
+    arithmetic, memory = count * element, count * 8 * per_byte
+    raw["overlap", "exp", count] = exactly((arithmetic**exponent + memory**exponent) ** (1 / exponent))
+    return raw
+
+
+def fitted(**costs):
+    return fit(made_up(**costs), quick=False, duration_seconds=1.0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(1e-7, 1e-5), st.floats(1e-11, 1e-7), st.floats(0, 1e-6))
+def test_the_fit_gives_back_the_costs_of_calls_elements_and_rows(call, element, row):
+    ceilings = {c.operation: c for c in fitted(call=call, element=element, row=row).ceilings}
+    add = ceilings["add"]
+    assert add.call_seconds == pytest.approx(call, rel=1e-6, abs=1e-15)
+    assert add.element_seconds == pytest.approx(element, rel=1e-6)
+    assert add.row_seconds == pytest.approx(row, rel=1e-4, abs=1e-12)
+    assert ceilings["maximum.reduce:axis0"].row_seconds == pytest.approx(2 * row, rel=1e-4, abs=1e-12)
+
+
+@pytest.mark.parametrize("per_byte", [1e-11, 7e-11])
+def test_the_fit_takes_the_call_out_of_the_streams(per_byte):
+    # The call is a tenth of the smallest pass at most, so none is cut off as noise.
+    for stream in fitted(call=1e-9, per_byte=per_byte).streams:
+        assert stream.seconds_per_byte == pytest.approx([per_byte] * 3, rel=1e-6)
+        assert stream.working_set_bytes == (2**12, 2**20, 2**27)
+
+
+@pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0, 4.0])
+def test_the_fit_finds_how_well_arithmetic_and_memory_overlap(exponent):
+    assert fitted(element=4e-10, exponent=exponent).overlap_exponent == pytest.approx(exponent, abs=0.06)
+
+
+def test_the_fit_of_everything_else():
+    calibration = fitted()
+    assert calibration.peaks[0].flops_per_second == pytest.approx(1e11)
+    [load] = calibration.bandwidths
+    assert load.bytes_per_second == pytest.approx((2**20 / 1e-5, 2**27 / 1e-2))
+    assert calibration.fresh_pages.seconds_per_byte == pytest.approx((1e-3 / 2**20,))
+    assert calibration.interpreted_seconds == pytest.approx(3e-7)
+    assert calibration.matmuls[0].k == 32
+    assert calibration.steady
+    assert calibration.spread_fraction == 0
+
+
+def test_a_noisy_run_is_not_called_steady():
+    raw = {key: Samples(s.best_seconds, s.best_seconds * 2, s.best_seconds * 1.5) for key, s in made_up().items()}
+    calibration = fit(raw, quick=False, duration_seconds=1.0)
+    assert not calibration.steady
+    assert calibration.spread_fraction == pytest.approx(1.0)
+
+
+def test_costs_are_never_negative_however_noisy():
+    raw = made_up()
+    for n, seconds in zip(ELEMENTS, (2e-6, 1.5e-6, 1e-6), strict=True):  # larger operands were "faster"
+        raw["operation", "add", "float32", n] = exactly(seconds)
+    raw["pages", "fresh", 2**20] = exactly(1e-4)
+    calibration = fit(raw, quick=False, duration_seconds=1.0)
+    add = next(c for c in calibration.ceilings if c.operation == "add")
+    assert add.element_seconds == 0
+    assert add.row_seconds >= 0
+    assert calibration.fresh_pages.seconds_per_byte == (0.0,)
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 1000])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_probe_arrays_start_on_a_cache_line(count, dtype):
+    array = aligned(count, dtype)
+    assert array.ctypes.data % 64 == 0
+    assert array.size == count
+    assert (array == 1).all()
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_plans_fit_the_memory(quick):
+    from dataclasses import replace
+
+    small = plan_for(replace(LAPTOP, memory_bytes=512 * 2**20), quick=quick)
+    assert max(small.working_sets + small.roof_working_sets) <= 64 * 2**20
+    plan = plan_for(LAPTOP, quick=quick)
+    assert list(plan.working_sets) == sorted(plan.working_sets)
+
+
+@pytest.mark.parametrize("numba", [True, False])
+def test_every_probe_of_a_quick_plan_runs(numba):
+    if numba:
+        pytest.importorskip("numba")
+    plan = plan_for(hardware.detect(), quick=True)
+    kinds = set()
+    for _, make in batches(plan, numba=numba):
+        for key, call in make().items():
+            call()
+            kinds.add(key[0])
+    single = {"interpreter", "python call", "view", "overlap"}
+    assert kinds == single | {"peak", "operation", "rows", "product", "pages", "stream", "roof"}
+
+
+def test_probes_stay_finite_however_often_they_run():
+    plan = plan_for(LAPTOP, quick=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _, make in batches(plan, numba=False):
+            batch = make()
+            if next(iter(batch))[0] in ("stream", "operation", "overlap") and next(iter(batch))[-1] < 2**16:
+                for call in batch.values():
+                    for _ in range(300):
+                        call()
+
+
+@pytest.fixture(scope="module")
+def calibrated():
+    return accel.calibrate(quick=True, progress=False, save=False)
+
+
+def test_a_real_calibration_is_physically_plausible(calibrated, tmp_path):
+    assert storage.load(storage.save(calibrated, tmp_path / "machine.json")) == calibrated
+    levels = calibrated.level_bandwidths()
+    assert levels["L1"] > levels["DRAM"]
+    assert calibrated.peak_flops_per_second("float32") > calibrated.peak_flops_per_second("float64") * 0.8
+
+
+def test_the_memory_roof_is_above_what_numpy_reaches(calibrated):
+    x = np.ones(2**23, np.float32)
+    out = np.empty_like(x)
+    copy = accel.measure(lambda: np.copyto(out, x), seconds=0.3)
+    roof = calibrated.bandwidth_bytes_per_second(2 * x.nbytes)
+    assert 2 * x.nbytes / copy.best_seconds < 2.0 * roof
+
+
+def test_this_machine_measures_once_and_keeps(monkeypatch, tmp_path):
+    from accel import calibration
+
+    monkeypatch.setenv("ACCEL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(calibration, "_CURRENT", {})
+    first = accel.this_machine(quick=True, progress=False)
+    assert list(tmp_path.glob("*.json"))
+    assert accel.this_machine() is first
+    monkeypatch.setattr(calibration, "_CURRENT", {})
+    assert accel.this_machine(progress=False) == first  # from the file: a second measurement would differ
+
+
+def test_this_machine_measures_again_where_the_file_was_edited_and_says_why(monkeypatch, tmp_path):
+    from accel import calibration
+
+    monkeypatch.setenv("ACCEL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(calibration, "_CURRENT", {})
+    first = accel.this_machine(quick=True, progress=False)
+    [path] = tmp_path.glob("*.json")
+    path.write_text(path.read_text().replace('"quick": true', '"quick": false'))
+    monkeypatch.setattr(calibration, "_CURRENT", {})
+    with pytest.warns(UserWarning, match="again"):
+        second = accel.this_machine(quick=True, progress=False)
+    assert second != first
+    assert second.calibration.quick

@@ -1,0 +1,14 @@
+"""Plot: charts of results. Each function takes data and returns a `Chart`; none of them measures anything.
+
+Measured values are filled vermillion marks, predictions are blue: open diamonds or dashed lines. Roofs are thin
+lines with their name on the line. The title states the finding and comes from the caller, who knows it.
+"""
+
+from accel.figure import Chart, style
+from accel.plot.agreement import measured_against_predicted
+from accel.plot.bars import steps
+from accel.plot.curves import bandwidth
+from accel.plot.roofline import Position, roofline
+from accel.plot.sweep import scaling
+
+__all__ = ["Chart", "Position", "bandwidth", "measured_against_predicted", "roofline", "scaling", "steps", "style"]

@@ -1,0 +1,227 @@
+"""The roofline chart: kernels under a roof for each memory level and each peak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from accel.figure import (
+    BASELINE,
+    INK,
+    MEASURED,
+    SMALL,
+    Chart,
+    binary_ticks,
+    blank,
+    level_colors,
+    log_axis,
+    log_ticks,
+    settle,
+    style,
+)
+from accel.labels import Labels
+from accel.plot.marks import PREDICTED_MARK, drawable, limits, machine_line, prefix_for, sentences
+from accel.units import format_decimal
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Position", "roofline"]
+
+
+class Position(Protocol):
+    """Where a kernel stands under the roofs, as `accel.roofline` finds it."""
+
+    @property
+    def name(self) -> str:
+        """The kernel."""
+
+    @property
+    def intensity_flops_per_byte(self) -> float:
+        """FLOPs over bytes."""
+
+    @property
+    def measured_flops_per_second(self) -> float | None:
+        """None where it was not run."""
+
+    @property
+    def predicted_flops_per_second(self) -> float | None:
+        """None where it was not predicted."""
+
+
+@style()
+def roofline(
+    peaks: Mapping[str, float],
+    bandwidths: Mapping[str, float],
+    points: Sequence[Position],
+    *,
+    title: str,
+    machine: str,
+    threads: int,
+    alt: str | None = None,
+) -> Chart:
+    """Draw kernels under a roof for each memory level and each peak.
+
+    Parameters
+    ----------
+    peaks : mapping of str to float
+        Label, such as ``"float32 peak"``, to FLOP/s.
+    bandwidths : mapping of str to float
+        Memory level, such as ``"L1"`` or ``"DRAM"``, to bytes/s.
+    points : sequence of Position
+        Kernels: name, FLOP/byte, and FLOP/s measured, predicted or both.
+
+    Raises
+    ------
+    ValueError
+        If a roof is missing or is not a positive number, or a kernel has no place on logarithmic axes.
+    """
+    _check_roofs(peaks, bandwidths)
+    _check_positions(points)
+    levels = dict(sorted(bandwidths.items(), key=lambda item: -item[1]))
+    top = max(peaks.values())
+    prefix, scale = prefix_for(top)
+    figure, axes = blank()
+    xlim = limits(
+        [p.intensity_flops_per_byte for p in points] + [top / b for b in levels.values()], below=3.0, above=5.0
+    )
+    ylim = limits([top, *_rates(points)], below=2.5, above=2.2)
+    log_axis(axes.xaxis, xlim, binary_ticks(*xlim), _fraction)
+    log_axis(axes.yaxis, ylim, log_ticks(*ylim), lambda rate: f"{rate / scale:g}")
+    axes.set(xlabel="arithmetic intensity (FLOP/byte)", ylabel=f"performance ({prefix}FLOP/s)")
+    colors = dict(zip(levels, level_colors(len(levels)), strict=True))
+    _draw_roofs(axes, peaks, levels, colors)
+    key = _draw_positions(axes, points)
+    key.append((_ring(axes), "ridge point"))
+    settle(figure, title=title, note=machine_line(machine, threads), key=key)
+    _label_roofline(axes, peaks, levels, colors, points)
+    description = alt or sentences(title, _tell_roofs(peaks, levels, top), *map(_tell_position, points))
+    return Chart.from_figure(figure, title=title, alt=description)
+
+
+def _check_roofs(peaks: Mapping[str, float], bandwidths: Mapping[str, float]) -> None:
+    for what, roofs in (("peak", peaks), ("bandwidth", bandwidths)):
+        if not roofs:
+            raise ValueError(f"roofline() needs at least one {what}; got none. Calibrate the machine first.")
+        for label, value in roofs.items():
+            if not drawable(value):
+                raise ValueError(f"a {what} is a positive number; {label!r} is {value!r}.")
+
+
+def _check_positions(points: Sequence[Position]) -> None:
+    for point in points:
+        if not drawable(point.intensity_flops_per_byte):
+            raise ValueError(
+                f"a roofline has room for kernels with FLOPs and bytes; {point.name!r} has an intensity of "
+                f"{point.intensity_flops_per_byte!r} FLOP/byte. Leave it out, or draw it with plot.scaling()."
+            )
+        if not (drawable(point.measured_flops_per_second) or drawable(point.predicted_flops_per_second)):
+            raise ValueError(
+                f"{point.name!r} has no performance to draw: measured {point.measured_flops_per_second!r}, "
+                f"predicted {point.predicted_flops_per_second!r} FLOP/s."
+            )
+
+
+def _rates(points: Sequence[Position]) -> list[float]:
+    both = [rate for p in points for rate in (p.measured_flops_per_second, p.predicted_flops_per_second)]
+    return [rate for rate in both if drawable(rate)]
+
+
+def _fraction(value: float) -> str:
+    """Write a power of two, as a fraction where it is below one."""
+    return f"{value:g}" if value >= 1 else f"1/{1 / value:g}"
+
+
+def _roof_ends(axes: Axes, bandwidth: float, peaks: Iterable[float]) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return where a level's slanted roof enters the axes, and its ridge point with the highest peak."""
+    x = max(axes.get_xlim()[0], axes.get_ylim()[0] / bandwidth)
+    top = max(peaks)
+    return (x, x * bandwidth), (top / bandwidth, top)
+
+
+def _draw_roofs(axes: Axes, peaks: Mapping[str, float], levels: Mapping[str, float], colors: Mapping[str, str]) -> None:
+    for level, rate in levels.items():
+        start, ridge = _roof_ends(axes, rate, peaks.values())
+        axes.plot(*zip(start, ridge, strict=True), color=colors[level], linewidth=1.3, zorder=2)
+        for peak in peaks.values():
+            axes.plot([peak / rate], [peak], **_ring_style(colors[level]))
+    fastest = max(levels.values())
+    for peak in peaks.values():
+        axes.plot([peak / fastest, axes.get_xlim()[1]], [peak, peak], color=INK, linewidth=1.1, zorder=2)
+
+
+def _ring_style(color: str) -> dict[str, Any]:
+    return {"marker": "o", "markersize": 3.6, "color": color, "linestyle": "none", "zorder": 3}
+
+
+def _ring(axes: Axes) -> Any:
+    """Return the mark that stands for ridge points in the key."""
+    return axes.plot([], [], **_ring_style(INK))[0]
+
+
+def _draw_positions(axes: Axes, points: Sequence[Position]) -> list[tuple[Any, str]]:
+    """Draw the kernels; return the key."""
+    marks: dict[str, Any] = {}
+    for point in points:
+        x, measured, predicted = (
+            point.intensity_flops_per_byte,
+            point.measured_flops_per_second,
+            point.predicted_flops_per_second,
+        )
+        if drawable(measured) and drawable(predicted):
+            axes.plot([x, x], [measured, predicted], color=BASELINE, linewidth=1.0, zorder=4)
+        if drawable(measured):
+            (marks["measured"],) = axes.plot([x], [measured], "o", color=MEASURED, markersize=7, zorder=5)
+        if drawable(predicted):
+            (marks["predicted"],) = axes.plot([x], [predicted], **PREDICTED_MARK, zorder=6)
+    return [(marks[name], name) for name in ("measured", "predicted") if name in marks]
+
+
+def _label_roofline(
+    axes: Axes,
+    peaks: Mapping[str, float],
+    levels: Mapping[str, float],
+    colors: Mapping[str, str],
+    points: Sequence[Position],
+) -> None:
+    """Name every roof on its line and every kernel beside its mark."""
+    labels = Labels(axes)
+    fastest, right = max(levels.values()), axes.get_xlim()[1]
+    for rate in levels.values():
+        labels.avoid_line(*zip(*_roof_ends(axes, rate, peaks.values()), strict=True))
+        for peak in peaks.values():
+            labels.avoid_marker(peak / rate, peak, radius=2.5)
+    for peak in peaks.values():
+        labels.avoid_line([peak / fastest, right], [peak, peak])
+    for point in points:
+        for rate in _rates([point]):
+            labels.avoid_marker(point.intensity_flops_per_byte, rate)
+    for label, peak in peaks.items():
+        text = f"{label} {format_decimal(peak, 'FLOP/s')}"
+        labels.along(text, (peak / fastest, peak), (right, peak), from_end=True, fontsize=SMALL)
+    for point in points:
+        labels.beside(point.name, point.intensity_flops_per_byte, _rates([point])[0])
+    for level, rate in levels.items():
+        text = f"{level} {format_decimal(rate, 'B/s')}"
+        labels.along(
+            text, *_roof_ends(axes, rate, peaks.values()), fontsize=SMALL, color=colors[level], fontweight="bold"
+        )
+
+
+def _tell_roofs(peaks: Mapping[str, float], levels: Mapping[str, float], top: float) -> str:
+    roofs = [f"{label} {format_decimal(peak, 'FLOP/s')}" for label, peak in peaks.items()]
+    slants = [
+        f"{level} {format_decimal(rate, 'B/s')} with its ridge at {top / rate:.3g} FLOP/byte"
+        for level, rate in levels.items()
+    ]
+    return f"Roofs: {'; '.join(roofs + slants)}"
+
+
+def _tell_position(point: Position) -> str:
+    measured, predicted = point.measured_flops_per_second, point.predicted_flops_per_second
+    rates = [
+        f"{word} {format_decimal(rate, 'FLOP/s')}"
+        for word, rate in (("measured", measured), ("predicted", predicted))
+        if drawable(rate)
+    ]
+    return f"{point.name}: {point.intensity_flops_per_byte:.3g} FLOP/byte, {', '.join(rates)}"

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accel.comparison import Comparison
+from accel.machine import Machine
+from accel.measurement import format_seconds
 from accel.records import Record
-from accel.units import DECIMAL, TIME, format_number, format_threads, unit_for
+from accel.units import DECIMAL, TIME, format_bytes, format_decimal, format_number, format_threads, unit_for
 
-__all__ = ["Column", "Table", "comparison_table"]
+__all__ = ["Column", "Table", "comparison_table", "machine_table"]
 
 NOTHING = "–"
 """Stands where there is nothing to count."""
@@ -124,3 +126,33 @@ def _numbers(head: str, values: Sequence[float], size: float) -> Column:
     """Return numbers in units of `size`."""
     drawn = (format_number(value / size) if value and math.isfinite(value) else NOTHING for value in values)
     return Column(head, tuple(drawn))
+
+
+def machine_table(machine: Machine, *, caption: str | None = None) -> Table:
+    """Return what a calibrated machine is and what it was measured to do, a fact in each row; roofs of one thread.
+
+    Raises
+    ------
+    ValueError
+        If the machine was not measured.
+    """
+    roofs = machine.roofs
+    facts = {
+        "processor": f"{machine.cpu_name}, {machine.simd_bits}-bit vectors",
+        "usable CPUs": f"{machine.usable_cpus} of {machine.logical_cpus}",
+        "BLAS": f"{machine.blas.name} {machine.blas.version} {machine.blas.kernel}".rstrip(),
+        "peak, float32": format_decimal(machine.peak_flops_per_second("float32"), "FLOP/s"),
+        "peak, float64": format_decimal(machine.peak_flops_per_second("float64"), "FLOP/s"),
+    }
+    sizes = {cache.name: cache.size_bytes for cache in machine.caches} | {"DRAM": machine.memory_bytes}
+    for level, bandwidth in machine.level_bandwidths().items():
+        facts[f"{level}, {format_bytes(sizes[level])}"] = format_decimal(bandwidth, "B/s")
+    dispatch = [ceiling.call_seconds for ceiling in roofs.ceilings if ceiling.operation == "add"]
+    if dispatch:
+        facts["dispatch overhead"] = f"{format_seconds(min(dispatch))} a NumPy call"
+    facts["one step of a Python loop"] = format_seconds(roofs.interpreted_seconds)
+    return Table(
+        caption or f"Measured {roofs.taken_at[:16].replace('T', ' ')} in {format_seconds(roofs.duration_seconds)}",
+        (Column("what", tuple(facts), is_text=True), Column("value", tuple(facts.values()), is_text=True)),
+        "" if roofs.steady else "The run was noisy: take these figures as approximate.",
+    )

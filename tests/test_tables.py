@@ -2,8 +2,9 @@ from xml.etree import ElementTree
 
 import pytest
 from comparisons import NAN, comparison, noisy, row
+from machines import CALIBRATED, LAPTOP
 
-from accel.tables import Column, Table, comparison_table
+from accel.tables import Column, Table, comparison_table, machine_table
 
 
 def test_units_stay_the_same_within_a_column():
@@ -44,3 +45,17 @@ def test_empty_and_ragged_tables_are_refused():
 def test_a_table_can_be_saved_and_loaded():
     table = comparison_table(comparison(row("add", 10, 1e-3)))
     assert Table.from_json(table.to_json()) == table
+
+
+def test_a_machine_is_told_with_the_roofs_of_one_thread():
+    what, value = machine_table(CALIBRATED).columns
+    facts = dict(zip(what.cells, value.cells, strict=True))
+    assert facts["peak, float32"] == "100 GFLOP/s"
+    assert facts["L2, 1 MB"].endswith("GB/s")
+    assert facts["DRAM, 16 GB"] == "20 GB/s"
+    assert facts["dispatch overhead"] == "410 ns a NumPy call"
+
+
+def test_a_machine_without_roofs_has_no_table():
+    with pytest.raises(ValueError, match="was detected but not measured"):
+        machine_table(LAPTOP)

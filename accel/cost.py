@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from accel.records import Record
 
@@ -91,10 +92,25 @@ class Cost(Record):
     __rmul__ = __mul__
 
 
-def costs(cost: Callable[..., Cost]) -> Callable[[Function], Function]:
+class Observer(Protocol):
+    """What a trace puts in `observer` to see the calls of opaque kernels: it runs `function` and records `kernel`."""
+
+    def __call__(
+        self, kernel: Any, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any: ...
+
+
+observer: Observer | None = None
+"""Set by the running trace."""
+
+
+def costs(cost: Callable[..., Cost], *, opaque: bool = False) -> Callable[[Function], Function]:
     """Attach a closed-form cost to a kernel as `kernel.cost`, callable with the kernel's own arguments.
 
     The cost function looks only at the shapes and dtypes of its arguments, so it also takes `accel.array_like(…)`.
+    Set `opaque` for a kernel that does its work where a trace cannot look, such as compiled code: within
+    `accel.trace` each call of it is then one operation with the declared cost. Without it a trace follows the NumPy
+    calls that the kernel makes, and the declared cost is not needed.
 
     >>> from accel.cost import Cost, costs
     >>> @costs(lambda x: Cost(flops=x.size, bytes_read=x.nbytes, bytes_written=x.nbytes, calls=1))
@@ -106,7 +122,17 @@ def costs(cost: Callable[..., Cost]) -> Callable[[Function], Function]:
     """
 
     def attach(function: Function) -> Function:
-        function.cost = cost  # type: ignore[attr-defined]
-        return function
+        if not opaque:
+            function.cost = cost  # type: ignore[attr-defined]
+            return function
+
+        @functools.wraps(function)
+        def kernel(*arguments: Any, **keywords: Any) -> Any:
+            if observer is None:
+                return function(*arguments, **keywords)
+            return observer(kernel, function, arguments, keywords)
+
+        kernel.cost = cost  # type: ignore[attr-defined]
+        return kernel  # type: ignore[return-value]
 
     return attach

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ELISION_BYTES", "binary_elision", "is_spare", "prepare", "references", "unary_elision"]
+__all__ = ["ELISION_BYTES", "binary_elision", "fits_scalar", "is_spare", "prepare", "references", "unary_elision"]
 
 ELISION_BYTES = 256 * 1024
 """`NPY_MIN_ELIDE_BYTES`: smaller temporaries are not worth the check."""
@@ -95,14 +95,17 @@ def prepare() -> None:
         unary_elision(name)
 
 
-def is_spare(array: np.ndarray, other: Any = None) -> bool:
+def is_spare(array: Any, other: Any = None, kinds: str = "biufc") -> bool:
     """Tell whether the memory of a dying view may be reused for its result with `other`.
 
     The view must be all that holds the array that owns the memory, at least `ELISION_BYTES` long, numeric and writable;
-    `other` must be a scalar or an array of the same shape, of a dtype that casts to the array's safely.
+    `other` must be a scalar or an array of the same shape, of a dtype that casts to the array's safely. `kinds` are those
+    of the dtypes for which the result has the array's own dtype.
     """
+    if array.nbytes < ELISION_BYTES or array.dtype.kind not in kinds:
+        return False
     owner = array.base
-    if type(owner) is not np.ndarray or array.nbytes < ELISION_BYTES or not owner.flags.owndata:
+    if type(owner) is not np.ndarray or not owner.flags.owndata:
         return False
     if sys.getrefcount(owner) != _owner_references() or owner.nbytes != array.nbytes or not owner.flags.writeable:
         return False
@@ -110,8 +113,13 @@ def is_spare(array: np.ndarray, other: Any = None) -> bool:
         return True
     if isinstance(other, np.ndarray):
         return (other.ndim == 0 or other.shape == array.shape) and np.can_cast(other.dtype, array.dtype, "safe")
-    return np.can_cast(_SCALAR_DTYPES.get(type(other)) or other.dtype, array.dtype, "safe")
+    return fits_scalar(other, array.dtype)
+
+
+def fits_scalar(scalar: Any, dtype: np.dtype[Any]) -> bool:
+    """Tell whether NumPy takes a scalar to fit a dying array: a Python float never goes into a float32."""
+    return np.can_cast(_SCALAR_DTYPES.get(type(scalar)) or scalar.dtype, dtype, "safe")
 
 
 _SCALAR_DTYPES = {kind: np.asarray(kind()).dtype for kind in (bool, int, float, complex)}
-"""NumPy asks whether the dtype it would give a scalar is safe to cast: a float never goes into a dying float32."""
+"""The dtype that NumPy would give the scalar alone, which is what it asks for here, NEP 50 or not."""

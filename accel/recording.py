@@ -6,13 +6,27 @@ import ctypes
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter_ns as clock
 from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Event", "Recorder", "Seen", "Traced", "address_of", "unwrap"]
+from accel import cost
+from accel.cost import Cost
+
+__all__ = [
+    "CONVERSIONS",
+    "Event",
+    "Recorder",
+    "Seen",
+    "Traced",
+    "address_of",
+    "creators_replaced",
+    "declared_kernels_seen",
+    "unwrap",
+]
 
 LOOKS = frozenset(
     """shape ndim size result_type can_cast min_scalar_type common_type may_share_memory shares_memory iscomplexobj
@@ -109,6 +123,8 @@ class Recorder:
         self.views = 0
         self.items = 0
         """Single elements read or written by the interpreter: too small to record, too many to ignore."""
+        self.cost: Cost | None = None
+        """Declared by the kernel that is about to be recorded."""
         self.dying = False
         """Set by an operator whose left operand is about to die, for the ufunc call that it makes."""
         self.thread = threading.get_ident()
@@ -116,7 +132,7 @@ class Recorder:
         """Threads that are inside a NumPy function whose own internal calls are not to be recorded."""
 
     def adopt(self, owner: Any, nbytes: int, address: int, created: bool) -> int:
-        """Number the memory of `owner` and follow its life."""
+        """Give the memory of `owner` a number and follow its life."""
         number = len(self.buffers)
         self.buffers.append((nbytes, address))
         death = _Death(owner, self._freed)
@@ -164,7 +180,7 @@ class Recorder:
         seen_inputs = tuple([self.see(x) if isinstance(x, np.ndarray) else x for x in inputs])
         seen_keywords = {k: self._seen(v) for k, v in keywords.items() if k != "out"} if keywords else keywords
         if method == "at":
-            return self._finish("ufunc", ufunc, method, seen_inputs, seen_keywords, (seen_inputs[0],), None,
+            return self.finish("ufunc", ufunc, method, seen_inputs, seen_keywords, (seen_inputs[0],), None,
                                 (), entered, started, ended)  # fmt: skip
         if out is not None:
             outputs = out if isinstance(out, tuple) else (out,)
@@ -178,7 +194,7 @@ class Recorder:
             seen, scalars = (self.see(result, True),), ()
         else:
             value, seen, scalars = self._wrap_all(result)
-        return self._finish("ufunc", ufunc, method, seen_inputs, seen_keywords, seen, value,
+        return self.finish("ufunc", ufunc, method, seen_inputs, seen_keywords, seen, value,
                             scalars, entered, started, ended)  # fmt: skip
 
     def call(
@@ -213,15 +229,27 @@ class Recorder:
         seen_keywords = {k: self._seen(v) for k, v in keywords.items()}
         if updates is not None:
             seen_keywords["__updates__"] = updates
-        if writes is not None:
+        if kind == "declared":
+            seen_keywords["__cost__"], self.cost = self.cost, None
+            value, seen, scalars = self._wrap_all(result, originals)
+        elif writes is not None:
             value, seen, scalars = result, (seen_arguments[writes],), ()
         elif name in LOOKS or self._is_view(result, originals, arguments, keywords):
             self.views += 1
             return self._wrap_all(result, originals)[0]
         else:
             value, seen, scalars = self._wrap_all(result, originals)
-        return self._finish(kind, name, "", seen_arguments, seen_keywords, seen, value,
+        return self.finish(kind, name, "", seen_arguments, seen_keywords, seen, value,
                             scalars, entered, started, ended)  # fmt: skip
+
+    def declared(self, kernel: Any, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: Any) -> Any:
+        """Run a kernel that declares its cost as one call, whatever happens inside it."""
+        if threading.get_ident() in self.busy:
+            return function(*arguments, **keywords)
+        module, name = kernel.__module__.rpartition(".")[2], kernel.__name__
+        self.cost = kernel.cost(*arguments, **keywords)
+        title = name if module == "__main__" else f"{module}.{name}"
+        return self.call("declared", title, function, arguments, keywords)
 
     def _is_view(self, result: Any, originals: dict[int, Any], arguments: tuple[Any, ...], keywords: Any) -> bool:
         """Tell whether a call made nothing new: a view of an argument, or the first argument handed back."""
@@ -232,12 +260,14 @@ class Recorder:
         if id(result) not in originals:
             return self.knows(result)
         original = originals[id(result)]
-        return keywords.get("out") is None and original is arguments[0]
+        uses = [argument is original for argument in arguments]
+        return keywords.get("out") is None and uses[:1] == [True] and not any(uses[1:])
 
-    def _finish(
+    def finish(
         self, kind: str, function: Any, method: str, arguments: tuple[Any, ...], keywords: dict[str, Any],
         seen: tuple[Any, ...], value: Any, scalars: tuple[Any, ...], entered: int, started: int, ended: int,
     ) -> Any:  # fmt: skip
+        """Append the event of a call, made by the nearest caller outside the array type's module; return `value`."""
         frame: Any = sys._getframe(2)
         while frame.f_globals is self._array_globals:
             frame = frame.f_back
@@ -284,7 +314,7 @@ address_of = _address_reader()
 
 
 def _rebuilt(container: Any, items: list[Any]) -> Any:
-    """A tuple, named tuple or list of the same type with other items."""
+    """Return a tuple, named tuple or list of the same type with other items."""
     if type(container) in (tuple, list):
         return type(container)(items)
     return type(container)._make(items) if hasattr(container, "_make") else type(container)(items)
@@ -304,3 +334,34 @@ def unwrap(value: Any, originals: dict[int, Any] | None = None) -> Any:
     if type(value) is dict:
         return {key: unwrap(item, originals) for key, item in value.items()}
     return value
+
+
+CONVERSIONS = frozenset({"array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray"})
+_CREATORS = (*sorted(CONVERSIONS), "empty", "zeros", "ones", "full", "arange", "linspace", "eye", "identity")
+
+
+@contextmanager
+def creators_replaced(stand_in: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """Replace `np.empty`, `np.zeros`, `np.asarray`… by what `stand_in(name, original)` returns, while the scope lasts.
+
+    NumPy gives other array types no say in these functions. Code that imported them by name keeps the originals: what
+    it makes is a plain array, seen from its first meeting with a traced one.
+    """
+    originals = {name: getattr(np, name) for name in _CREATORS}
+    for name, original in originals.items():
+        setattr(np, name, stand_in(name, original))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(np, name, original)
+
+
+@contextmanager
+def declared_kernels_seen(recorder: Recorder) -> Iterator[None]:
+    """Let kernels that declare their cost report to `recorder`, while the scope lasts."""
+    previous, cost.observer = cost.observer, recorder.declared
+    try:
+        yield
+    finally:
+        cost.observer = previous

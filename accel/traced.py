@@ -12,16 +12,23 @@ import numpy as np
 
 from accel import elision
 from accel.names import METHODS, WRITES, function_name
-from accel.recording import Recorder, Traced, address_of, unwrap
+from accel.recording import (
+    CONVERSIONS,
+    Recorder,
+    Traced,
+    address_of,
+    creators_replaced,
+    declared_kernels_seen,
+    unwrap,
+)
 
-__all__ = ["TracedArray", "active_recorder", "recording"]
+__all__ = ["BINARY_OPERATORS", "UNARY_OPERATORS", "TracedArray", "recording"]
 
 
 _active: Recorder | None = None
 
 _FAST_POWERS = frozenset({np.square, np.sqrt, np.reciprocal})
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
-_SCALARS = frozenset({int, float, complex, bool})
 
 
 def _is_basic(index: Any) -> bool:
@@ -58,7 +65,7 @@ class TracedArray(Traced):
     def __getitem__(self, index: Any) -> Any:
         recorder = _active
         if recorder is None:
-            return _plain(self, np.ndarray)[unwrap(index)]
+            return unwrap(self)[unwrap(index)]
         if _is_basic(index):
             part = np.ndarray.__getitem__(self, index)
             if type(part) is TracedArray:
@@ -71,7 +78,7 @@ class TracedArray(Traced):
     def __setitem__(self, index: Any, value: Any) -> None:
         recorder = _active
         if recorder is None:
-            _plain(self, np.ndarray)[unwrap(index)] = unwrap(value)
+            unwrap(self)[unwrap(index)] = unwrap(value)
             return
         if not _is_basic(index):
             updates = np.broadcast_to(np.uint8(0), self.shape)[unwrap(index)].size
@@ -80,7 +87,7 @@ class TracedArray(Traced):
         target = np.ndarray.__getitem__(self, index)
         if type(target) is not TracedArray:
             recorder.items += 1
-            np.ndarray.__setitem__(_plain(self, np.ndarray), index, unwrap(value))
+            np.ndarray.__setitem__(unwrap(self), index, unwrap(value))
         elif not _same_window(target, value):
             recorder.views += 1
             name = "copyto" if isinstance(value, np.ndarray) else "fill"
@@ -90,8 +97,8 @@ class TracedArray(Traced):
         """Let NumPy choose between `power` and its short cuts (`square`, `sqrt`), which reuse a dying operand."""
         recorder = _active
         if recorder is not None and type(other) is not TracedArray:
-            refs = elision.references()
-            recorder.dying = bool(refs) and sys.getrefcount(self) == refs[0] and elision.is_spare(self)
+            dying, _ = elision.references() or (0, 0)
+            recorder.dying = sys.getrefcount(self) == dying and elision.is_spare(self)
         try:
             return np.ndarray.__pow__(self, other)
         finally:
@@ -99,19 +106,23 @@ class TracedArray(Traced):
                 recorder.dying = False
 
     def __repr__(self) -> str:
-        return repr(_plain(self, np.ndarray))
+        return repr(unwrap(self))
 
     def __str__(self) -> str:
-        return str(_plain(self, np.ndarray))
+        return str(unwrap(self))
 
     def __format__(self, specification: str) -> str:
-        return format(_plain(self, np.ndarray), specification)
+        return format(unwrap(self), specification)
 
     def __reduce__(self) -> Any:
-        return _plain(self, np.ndarray).__reduce__()
+        return unwrap(self).__reduce__()
 
     def __deepcopy__(self, memo: Any) -> Any:
         return self.copy()
+
+
+_SIMPLE = frozenset({TracedArray, np.ndarray, int, float, complex, bool})
+"""Types that an operator may hand to the ufunc at once; any other is left to NumPy's rules for foreign types."""
 
 
 def _assign(target: np.ndarray, value: Any) -> None:
@@ -130,54 +141,56 @@ def _same_window(target: np.ndarray, value: Any) -> bool:
 def _operators(name: str, ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
     """Make `__name__` and `__rname__`, which reuse a dying operand where NumPy does."""
     probed = f"{name}_" if name in {"and", "or"} else name
+    kinds = "fc" if name == "truediv" else "biufc"
     forward_default, reflected_default = getattr(np.ndarray, f"__{name}__"), getattr(np.ndarray, f"__r{name}__")
 
+    def reuses(spare: Any, other: Any, side: int) -> bool:
+        return elision.is_spare(spare, other, kinds) and elision.binary_elision(probed)[side]
+
     def forward(self: Any, other: Any) -> Any:
-        recorder = _active
-        kind = type(other)
-        if recorder is None or not (kind is TracedArray or kind in _SCALARS or kind is np.ndarray):
-            if recorder is None or not isinstance(other, np.generic):
-                return forward_default(self, other)
-        refs = elision.references()
-        if refs and self.nbytes >= elision.ELISION_BYTES:
-            left, right = elision.binary_elision(probed)
-            if left and sys.getrefcount(self) == refs[0] and elision.is_spare(self, other):
-                return recorder.ufunc(ufunc, "__call__", (self, other), {"out": (self,)})
-            if right and kind is TracedArray and sys.getrefcount(other) == refs[1] and elision.is_spare(other, self):
-                return recorder.ufunc(ufunc, "__call__", (other, self), {"out": (other,)})
+        recorder, kind = _active, type(other)
+        if recorder is None or not (kind in _SIMPLE or isinstance(other, np.generic)):
+            return forward_default(self, other)
+        left, right = elision.references() or (0, 0)
+        if sys.getrefcount(self) == left and reuses(self, other, 0):
+            return recorder.ufunc(ufunc, "__call__", (self, other), {"out": (self,)})
+        if kind is TracedArray and sys.getrefcount(other) == right and reuses(other, self, 1):
+            return recorder.ufunc(ufunc, "__call__", (other, self), {"out": (other,)})
         return recorder.ufunc(ufunc, "__call__", (self, other), {})
 
     def reflected(self: Any, other: Any) -> Any:
         recorder = _active
-        if recorder is None or not (type(other) in _SCALARS or type(other) is np.ndarray):
+        if recorder is None or type(other) not in _SIMPLE:
             return reflected_default(self, other)
-        refs = elision.references()
-        if refs and sys.getrefcount(self) == refs[0] and elision.is_spare(self, other):
-            if elision.binary_elision(probed)[1]:
-                return recorder.ufunc(ufunc, "__call__", (self, other), {"out": (self,)})
+        left, _ = elision.references() or (0, 0)
+        if sys.getrefcount(self) == left and reuses(self, other, 1):
+            return recorder.ufunc(ufunc, "__call__", (self, other), {"out": (self,)})
         return recorder.ufunc(ufunc, "__call__", (other, self), {})
 
     return forward, reflected
 
 
 def _unary(name: str, ufunc: np.ufunc) -> Callable[[Any], Any]:
+    kinds = "biuf" if name == "abs" else "biufc"
+
     def operator(self: Any) -> Any:
         recorder = _active
         if recorder is None:
-            return ufunc(_plain(self, np.ndarray))
-        refs = elision.references()
-        reuse = refs and sys.getrefcount(self) == refs[0] and elision.is_spare(self) and elision.unary_elision(name)
-        return recorder.ufunc(ufunc, "__call__", (self,), {"out": (self,)} if reuse else {})
+            return ufunc(unwrap(self))
+        dying, _ = elision.references() or (0, 0)
+        if sys.getrefcount(self) == dying and elision.is_spare(self, kinds=kinds) and elision.unary_elision(name):
+            return recorder.ufunc(ufunc, "__call__", (self,), {"out": (self,)})
+        return recorder.ufunc(ufunc, "__call__", (self,), {})
 
     return operator
 
 
-_BINARY = {
+BINARY_OPERATORS = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
     "mod": np.remainder, "lshift": np.left_shift, "rshift": np.right_shift, "and": np.bitwise_and,
     "or": np.bitwise_or, "xor": np.bitwise_xor,
 }  # fmt: skip
-_UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
+UNARY_OPERATORS = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
 
 
 def _method(method: str, name: str, writes: int | None) -> Callable[..., Any]:
@@ -195,11 +208,11 @@ def _method(method: str, name: str, writes: int | None) -> Callable[..., Any]:
 
 def _complete() -> None:
     """Give the class its operators and methods: one rule for each kind, over the tables of names."""
-    for name, ufunc in _BINARY.items():
+    for name, ufunc in BINARY_OPERATORS.items():
         forward, reflected = _operators(name, ufunc)
         setattr(TracedArray, f"__{name}__", forward)
         setattr(TracedArray, f"__r{name}__", reflected)
-    for name, ufunc in _UNARY.items():
+    for name, ufunc in UNARY_OPERATORS.items():
         setattr(TracedArray, f"__{name}__", _unary(name, ufunc))
     for method, (name, writes) in METHODS.items():
         setattr(TracedArray, method, _method(method, name, writes))
@@ -215,45 +228,29 @@ def _creator(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         recorder, me = _active, threading.get_ident()
         if recorder is None or me in recorder.busy or me != recorder.thread:
             return original(*arguments, **keywords)
-        if name in _CONVERSIONS and arguments and isinstance(arguments[0], np.ndarray):
-            source = arguments[0]
-            if type(source) is np.ndarray:
-                recorder.see(source)
-                source = source.view(TracedArray)
-            label = "copy" if keywords.get("dtype") is None and len(arguments) == 1 else "astype"
-            return recorder.call("function", label, original, (source, *arguments[1:]), keywords)
-        return recorder.call("function", name, original, arguments, keywords)
+        if name not in CONVERSIONS or not arguments or not isinstance(arguments[0], np.ndarray):
+            return recorder.call("function", name, original, arguments, keywords)
+        source = arguments[0]
+        if type(source) is np.ndarray:
+            recorder.see(source)
+            source = source.view(TracedArray)
+        same_dtype = keywords.get("dtype", arguments[1] if len(arguments) > 1 else None) in (None, source.dtype)
+        return recorder.call(
+            "function", "copy" if same_dtype else "astype", original, (source, *arguments[1:]), keywords
+        )
 
     create.__name__, create.__doc__ = name, original.__doc__
     return create
 
 
-_CONVERSIONS = frozenset({"array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray"})
-_CREATORS = (*_CONVERSIONS, "empty", "zeros", "ones", "full", "arange", "linspace", "eye", "identity")
-
-
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
-    """Send the calls of traced arrays to `recorder`, and let functions such as `np.empty` make traced arrays.
-
-    NumPy gives a subclass no say in `np.empty`, `np.zeros`, `np.asarray`…, so these names are replaced in the `numpy`
-    module for as long as the scope lasts, for calls from this thread. Code that imported them by name before keeps the
-    originals: what it makes is a plain array, seen from its first meeting with a traced one.
-    """
+    """Send the calls of traced arrays to `recorder`, and let functions such as `np.empty` make traced arrays."""
     global _active
     elision.prepare()
-    previous, originals = _active, {name: getattr(np, name) for name in _CREATORS}
-    _active = recorder
-    for name, original in originals.items():
-        setattr(np, name, _creator(name, original))
+    previous, _active = _active, recorder
     try:
-        yield
+        with creators_replaced(_creator), declared_kernels_seen(recorder):
+            yield
     finally:
         _active = previous
-        for name, original in originals.items():
-            setattr(np, name, original)
-
-
-def active_recorder() -> Recorder | None:
-    """Return the recorder of the innermost trace that is running, or None."""
-    return _active

@@ -1,0 +1,72 @@
+"""Overhead: what the tracer itself adds to a run, so that the rest can be told from time nobody accounts for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from time import perf_counter_ns as clock
+from typing import Any
+
+import numpy as np
+
+from accel.assembly import Unexplained
+from accel.recording import Event, Recorder
+from accel.traced import TracedArray, recording
+
+__all__ = ["find_unexplained"]
+
+SHARE = 0.05
+SECONDS = 20e-6
+"""Time that no call explains gets a row where it is more than both this share of the run and this long."""
+
+
+def find_unexplained(recorder: Recorder, started: int, ended: int, code: Any) -> Unexplained | None:
+    """Return the time between the recorded calls, less the tracer's own, or None where it does not matter.
+
+    It is what a compiled function, a loop over single elements or any other Python code took.
+    """
+    events = [entry for entry in recorder.log if isinstance(entry, Event)]
+    call_ns, view_ns, item_ns, visible_ns = hidden_nanoseconds()
+    inside = sum(event.left - event.entered for event in events)
+    visible = inside - sum(event.ended - event.started for event in events)
+    slowness = max(1.0, visible / (len(events) * visible_ns)) if events else 1.0
+    views = sum(event.views for event in events) + recorder.views
+    hidden = slowness * (len(events) * call_ns + views * view_ns + recorder.items * item_ns)
+    seconds = (ended - started - inside - hidden) * 1e-9
+    numpy_seconds = sum(event.ended - event.started for event in events) * 1e-9
+    if seconds < SECONDS or seconds < SHARE * (seconds + numpy_seconds):
+        return None
+    edges = [started, *(event.left for event in events)]
+    starts = [*(event.entered for event in events), ended]
+    gaps = [start - edge for edge, start in zip(edges, starts, strict=True)]
+    return Unexplained(seconds, gaps.index(max(gaps)), code, recorder.items)
+
+
+@cache
+def hidden_nanoseconds() -> tuple[float, float, float, float]:
+    """Return the tracer's cost outside its own clock readings, for each call, view and single element; and inside them.
+
+    The last tells how much slower a run is than this calibration was, when the machine is busy.
+    """
+    x = np.ones(8)
+    call, visible = min(_traced(lambda x: np.add(x, x, x), x) for _ in range(5))
+    view = min(_traced(lambda x: x[1:], x)[0] for _ in range(5)) - min(_plain(lambda x: x[1:], x) for _ in range(5))
+    item = min(_traced(lambda x: x[1], x)[0] for _ in range(5)) - min(_plain(lambda x: x[1], x) for _ in range(5))
+    return call, max(view, 0.0), max(item, 0.0), visible
+
+
+def _traced(step: Callable[[Any], Any], x: np.ndarray, times: int = 200) -> tuple[float, float]:
+    recorder = Recorder(TracedArray)
+    with recording(recorder), np.errstate(all="ignore"):
+        total = _plain(step, x.view(TracedArray), times) * times
+    events = [entry for entry in recorder.log if isinstance(entry, Event)]
+    inside = sum(event.left - event.entered for event in events)
+    numpy = sum(event.ended - event.started for event in events)
+    return (total - inside) / times, (inside - numpy) / times
+
+
+def _plain(step: Callable[[Any], Any], x: np.ndarray, times: int = 200) -> float:
+    started = clock()
+    for _ in range(times):
+        step(x)
+    return (clock() - started) / times

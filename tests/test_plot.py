@@ -145,6 +145,14 @@ def test_the_roofline_can_stand_empty():
     assert "DRAM" in roofline(()).alt
 
 
+def test_roofs_can_leave_room_so_that_frames_share_their_axes():
+    def axes_of(*shown: Place) -> tuple:
+        chart = plot.roofline(PEAKS, BANDWIDTHS, shown, title="T", machine="Some CPU", threads=1, room_for=PLACES)
+        return chart.figure.axes[0].get_xlim(), chart.figure.axes[0].get_ylim()
+
+    assert axes_of(PLACES[0]) == axes_of(PLACES[1]) == axes_of()
+
+
 @pytest.mark.parametrize("rows", [(), (row("add", 8, 1e-6),)], ids=["none", "one"])
 def test_too_few_rows_are_refused(rows):
     few = comparison(*rows)

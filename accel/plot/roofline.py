@@ -58,6 +58,7 @@ def roofline(
     title: str,
     machine: str,
     threads: int,
+    room_for: Sequence[Position] = (),
     alt: str | None = None,
 ) -> Chart:
     """Draw kernels under a roof for each memory level and each peak.
@@ -70,6 +71,8 @@ def roofline(
         Memory level, such as ``"L1"`` or ``"DRAM"``, to bytes/s.
     points : sequence of Position
         Kernels: name, FLOP/byte, and FLOP/s measured, predicted or both.
+    room_for : sequence of Position, optional
+        Places that the axes include and the chart does not show, so that the frames of a slider share their axes.
 
     Raises
     ------
@@ -77,15 +80,16 @@ def roofline(
         If a roof is missing or is not a positive number, or a kernel has no place on logarithmic axes.
     """
     _check_roofs(peaks, bandwidths)
-    _check_positions(points)
+    _check_positions([*points, *room_for])
     levels = dict(sorted(bandwidths.items(), key=lambda item: -item[1]))
     top = max(peaks.values())
     prefix, scale = prefix_for(top)
     figure, axes = blank()
+    included = [*points, *room_for]
     xlim = limits(
-        [p.intensity_flops_per_byte for p in points] + [top / b for b in levels.values()], below=3.0, above=5.0
+        [p.intensity_flops_per_byte for p in included] + [top / b for b in levels.values()], below=3.0, above=5.0
     )
-    ylim = limits([top, *_rates(points)], below=2.5, above=2.2)
+    ylim = limits([top, *_rates(included)], below=2.5, above=2.2)
     log_axis(axes.xaxis, xlim, binary_ticks(*xlim), _fraction)
     log_axis(axes.yaxis, ylim, log_ticks(*ylim), lambda rate: f"{rate / scale:g}")
     axes.set(xlabel="arithmetic intensity (FLOP/byte)", ylabel=f"performance ({prefix}FLOP/s)")

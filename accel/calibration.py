@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
+from itertools import accumulate
 
 from accel import allocator, hardware, storage
 from accel.machine import (
@@ -18,11 +19,13 @@ from accel.machine import (
     FreshPages,
     Machine,
     MatmulRate,
+    Overlap,
     Peak,
     Stream,
+    interpolate,
 )
 from accel.measurement import STEADY_SPREAD_FRACTION, Measurement, measure_calls, threads
-from accel.probes import ELEMENTS, ROWS, STREAM_BYTES_PER_ELEMENT, Batch, Key, Plan, batches, plan_for
+from accel.probes import ROWS, STREAM_BYTES_PER_ELEMENT, Batch, Key, Plan, batches, plan_for
 
 __all__ = ["calibrate", "this_machine"]
 
@@ -107,42 +110,71 @@ def this_machine(*, quick: bool = False, progress: bool = True) -> Machine:
     return machine
 
 
+REFERENCE: Key = ("reference",)
+FAST_PHASE = 1.06
+"""A batch has met a fast phase when its reference came this close to the best of all batches."""
+
+
+def _reference_call(step: int = 3) -> int:
+    """Spend about a microsecond in the interpreter, away from memory."""
+    total = 0
+    for i in range(0, 60, step):
+        total += i * i
+    return total
+
+
 _CURRENT: dict[Machine, Machine] = {}
 """Detected -> calibrated, so that one process reads the file once."""
 
 
 def _run(plan: Plan, *, progress: bool) -> Raw:
-    """Measure every batch once a pass; passes lie apart, so that one slow phase cannot spoil all."""
+    """Measure every batch, some passes apart, then again those that no pass met in a fast phase of the machine.
+
+    Shared machines slow down by up to 1.9 times for seconds on end. A probe that is the same in every batch tells:
+    where its best is above the best of all, the batch has only seen slow phases.
+    """
     from tqdm.auto import tqdm
 
     jobs = batches(plan, numba=find_spec("numba") is not None)
     taken: dict[Key, list[Measurement]] = {}
+    reference = [float("inf")] * len(jobs)
+
+    def run(index: int) -> None:
+        thread_count, make = jobs[index]
+        with threads(thread_count):
+            reference[index] = min(reference[index], _take(make(), plan, taken))
+
+    start = time.perf_counter()
     with tqdm(
         total=plan.passes * len(jobs), desc="calibrating", unit="batch", disable=not progress, leave=False
     ) as bar:
-        start = time.perf_counter()
-        for done in range(plan.passes):
-            if (time.perf_counter() - start) * (done + 1) > plan.limit_seconds * max(done, 1):
-                break  # this machine is slow just now: another pass would not fit
-            for thread_count, make in jobs:
-                with threads(thread_count):
-                    _take(make(), plan, taken)
+        for _ in range(plan.passes):
+            for index in range(len(jobs)):
+                run(index)
                 bar.update()
+        while time.perf_counter() - start < plan.limit_seconds:
+            slowest = max(range(len(jobs)), key=lambda index: reference[index])
+            if reference[slowest] <= FAST_PHASE * min(reference):
+                break
+            run(slowest)
+            reference[slowest] *= 0.97  # let the others have their turn where this one stays slow
     return {key: _summary([s for m in runs for s in m.samples_seconds]) for key, runs in taken.items()}
 
 
-def _take(batch: Batch, plan: Plan, taken: dict[Key, list[Measurement]]) -> None:
-    """Measure one batch and add its samples to `taken`."""
-    known = {key: taken[key][0].calls_per_sample for key in batch if key in taken}
+def _take(batch: Batch, plan: Plan, taken: dict[Key, list[Measurement]]) -> float:
+    """Measure one batch and add its samples to `taken`; return the best time of the reference beside it."""
+    batch[REFERENCE] = _reference_call
+    known = {key: taken[key][0].calls_per_sample for key in batch} if all(key in taken for key in batch) else None
     measured = measure_calls(
         batch,
         seconds=plan.seconds_per_probe,
         least=plan.least_samples,
         warm_up_seconds=plan.seconds_per_probe,
-        repeats=known or None,
+        repeats=known,
     )
     for key, measurement in measured.items():
         taken.setdefault(key, []).append(measurement)
+    return measured[REFERENCE].best_seconds
 
 
 def _summary(samples: list[float]) -> Samples:
@@ -154,7 +186,8 @@ def _summary(samples: list[float]) -> Samples:
 def fit(raw: Raw, *, quick: bool, duration_seconds: float) -> Calibration:
     """Turn raw totals into the roofs and costs that predictions use; pure."""
     ceilings = _ceilings(raw)
-    streams = _streams(raw, {(c.operation, c.dtype): c for c in ceilings})
+    by_name = {(c.operation, c.dtype): c for c in ceilings}
+    streams = _streams(raw, by_name)
     near = [s.quartile_seconds / s.best_seconds - 1 for s in raw.values()]
     return Calibration(
         taken_at=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -174,7 +207,7 @@ def fit(raw: Raw, *, quick: bool, duration_seconds: float) -> Calibration:
         interpreted_seconds=next(s.best_seconds / k[1] for k, s in _of(raw, "interpreter")),
         python_call_seconds=raw["python call",].best_seconds,
         view_seconds=raw["view",].best_seconds,
-        overlap_exponent=_overlap_exponent(raw, ceilings, streams),
+        overlaps=_overlaps(raw, by_name, streams),
     )
 
 
@@ -184,20 +217,22 @@ def _of(raw: Raw, kind: str) -> list[tuple[Key, Samples]]:
 
 
 def _ceilings(raw: Raw) -> tuple[Ceiling, ...]:
-    """Cost of a call from the smallest operands, of an element from the difference of larger ones, of a row on top."""
-    seconds = {key[1:]: samples.best_seconds for key, samples in _of(raw, "operation")}
+    """Cost of a call from the smallest operands, of an element from the largest in L1, of a row on top."""
     rows = {key[1:]: samples.best_seconds for key, samples in _of(raw, "rows")}
-    small, middle, large = ELEMENTS
+    totals: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for (_, operation, dtype, n), samples in _of(raw, "operation"):
+        totals.setdefault((operation, dtype), []).append((n, samples.best_seconds))
     found = []
-    for operation, dtype in dict.fromkeys(key[:2] for key in seconds):
-        tiny, some, many = (seconds[operation, dtype, n] for n in ELEMENTS)
-        element = max((many - some) / (large - middle), 0.0)
+    for (operation, dtype), points in totals.items():
+        (small, tiny), (large, many) = min(points), max(points)
+        element = max((many - tiny) / (large - small), 0.0)
         call = max(tiny - small * element, 0.0)
-        row = max((rows.get((operation, dtype), 0.0) - call - element * ROWS[0] * ROWS[1]) / ROWS[0], 0.0)
-        found.append(Ceiling(operation, dtype, call, element, row))
-        if axis0 := rows.get((f"{operation}:axis0", dtype)):
-            per_row = max((axis0 - call - element * ROWS[0] * ROWS[1]) / ROWS[0], 0.0)
-            found.append(Ceiling(f"{operation}:axis0", dtype, call, element, per_row))
+        for variant in (operation, f"{operation}:axis0"):
+            short_rows = rows.get((variant, dtype))
+            if short_rows is None and variant != operation:
+                continue
+            row = 0.0 if short_rows is None else max((short_rows - call - element * ROWS[0] * ROWS[1]) / ROWS[0], 0.0)
+            found.append(Ceiling(variant, dtype, call, element, row))
     return tuple(found)
 
 
@@ -212,7 +247,10 @@ _STREAM_OPERATION = {
 
 
 def _streams(raw: Raw, ceilings: Mapping[tuple[str, str], Ceiling]) -> tuple[Stream, ...]:
-    """Time per byte of each stream shape, the call taken out."""
+    """Time per byte of each stream shape, the call taken out.
+
+    A larger working set is never faster per byte: where it seems so, the smaller one was measured in noise.
+    """
     curves: dict[str, list[tuple[int, float, float]]] = {}
     for (_, shape, working_set, count), samples in _of(raw, "stream"):
         operation = _STREAM_OPERATION[shape]
@@ -220,7 +258,14 @@ def _streams(raw: Raw, ceilings: Mapping[tuple[str, str], Ceiling]) -> tuple[Str
         pass_seconds = max(samples.best_seconds - ceiling.call_seconds, samples.best_seconds * 0.05)
         per_byte = pass_seconds / (count * STREAM_BYTES_PER_ELEMENT[shape])
         curves.setdefault(shape, []).append((working_set, per_byte, samples.spread_fraction))
-    return tuple(Stream(shape, *map(tuple, zip(*sorted(points), strict=True))) for shape, points in curves.items())
+    return tuple(_stream(shape, sorted(points)) for shape, points in curves.items())
+
+
+def _stream(shape: str, points: list[tuple[int, float, float]]) -> Stream:
+    """Return the curve through the points, never falling."""
+    per_byte = list(accumulate((p for _, p, _ in reversed(points)), min))[::-1]
+    sizes, _, spreads = zip(*points, strict=True)
+    return Stream(shape, sizes, tuple(per_byte), spreads)
 
 
 def _bandwidths(raw: Raw) -> tuple[Bandwidth, ...]:
@@ -239,12 +284,21 @@ def _fresh_pages(raw: Raw) -> FreshPages:
     return FreshPages(tuple(sizes), extra)
 
 
-def _overlap_exponent(raw: Raw, ceilings: Sequence[Ceiling], streams: Sequence[Stream]) -> float:
-    """Find p such that (arithmetic^p + memory^p)^(1/p) is what a pass slow in both took; between 1 (none) and 8."""
-    [((_, operation, count), samples)] = _of(raw, "overlap")
-    arithmetic = count * next(c.element_seconds for c in ceilings if (c.operation, c.dtype) == (operation, "float32"))
+def _overlaps(raw: Raw, ceilings: Mapping[tuple[str, str], Ceiling], streams: Sequence[Stream]) -> tuple[Overlap, ...]:
+    """Return how well each heavy operation overlaps with its traffic."""
     curve = next(stream for stream in streams if stream.shape == "1R1W")
-    memory = count * STREAM_BYTES_PER_ELEMENT["1R1W"] * curve.seconds_per_byte[-1]
+    found = []
+    for (_, operation, count), samples in _of(raw, "overlap"):
+        ceiling = ceilings[operation, "float32"]
+        moved = count * STREAM_BYTES_PER_ELEMENT["1R1W"]
+        memory = moved * interpolate(moved, curve.working_set_bytes, curve.seconds_per_byte)
+        took = samples.best_seconds - ceiling.call_seconds
+        found.append(Overlap(operation.split(":")[0], _exponent(count * ceiling.element_seconds, memory, took)))
+    return tuple(found)
+
+
+def _exponent(arithmetic: float, memory: float, together: float) -> float:
+    """Find p such that (arithmetic^p + memory^p)^(1/p) comes closest to the time together; between 1 and 8."""
     longer, shorter = max(arithmetic, memory), min(arithmetic, memory)
     exponents = [1 + step / 20 for step in range(141)]
-    return min(exponents, key=lambda p: abs(longer * (1 + (shorter / longer) ** p) ** (1 / p) - samples.best_seconds))
+    return min(exponents, key=lambda p: abs(longer * (1 + (shorter / longer) ** p) ** (1 / p) - together))

@@ -19,12 +19,13 @@ __all__ = [
     "FreshPages",
     "Machine",
     "MatmulRate",
+    "Overlap",
     "Peak",
     "Stream",
     "interpolate",
 ]
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised by one whenever a field of a saved machine changes its meaning, so that older files are measured anew."""
 
 
@@ -104,6 +105,15 @@ class Ceiling(Record):
 
 
 @dataclass(frozen=True)
+class Overlap(Record):
+    """How well the arithmetic of an operation hides behind its memory traffic, or the traffic behind the arithmetic."""
+
+    operation: str
+    exponent: float
+    """p in (arithmetic^p + memory^p)^(1/p): 1 where the two add up, large where the longer is all that shows."""
+
+
+@dataclass(frozen=True)
 class FreshPages(Record):
     """What the first write to newly allocated memory costs beyond a write to memory already in use."""
 
@@ -146,8 +156,8 @@ class Calibration(Record):
     """One call of an empty Python function."""
     view_seconds: float
     """One slice of an array that moves no data: ``x[i:j]``."""
-    overlap_exponent: float
-    """How well arithmetic and memory traffic of one pass overlap: p in (arithmetic^p + memory^p)^(1/p)."""
+    overlaps: tuple[Overlap, ...]
+    """By operation, measured out of cache."""
 
 
 @dataclass(frozen=True)

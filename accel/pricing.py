@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,9 +45,9 @@ class Price:
         """The whole: overhead, the overlapped part, fresh pages."""
         longer = max(self.arithmetic_seconds, self.memory_seconds)
         shorter = min(self.arithmetic_seconds, self.memory_seconds)
+        p = self.overlap_exponent
         overlapped = longer
-        if shorter and self.arithmetic_seconds > self.memory_seconds / 8:
-            p = self.overlap_exponent
+        if shorter and p < math.inf:
             overlapped = longer * (1 + (shorter / longer) ** p) ** (1 / p)
         return self.overhead_seconds + overlapped + self.pages_seconds
 
@@ -72,6 +73,9 @@ class PriceList:
         self._ceilings = {(c.operation, c.dtype): c for c in self._roofs.ceilings}
         self._streams = {stream.shape: stream for stream in self._roofs.streams}
 
+        self._overlaps = {overlap.operation: overlap.exponent for overlap in self._roofs.overlaps}
+        self._usual_overlap = statistics.median(self._overlaps.values())
+
     @property
     def largest_working_set_bytes(self) -> int:
         """Where the measured curves end: beyond, all is DRAM."""
@@ -83,22 +87,26 @@ class PriceList:
             return self._declared(op)
         memory, level, spread = self._memory(op, distances)
         overhead, arithmetic, name = self._product(op) if op.product else self._elementwise(op)
-        if not op.product and arithmetic <= 1.5 * self._memory(op, [0.0] * len(distances))[0]:
-            # Loads and stores are the work: the measured curve has the arithmetic in it already.
-            arithmetic = min(arithmetic, memory)
-            exponent = math.inf
-        else:
-            exponent = self._roofs.overlap_exponent
         return Price(
             overhead_seconds=overhead + op.views * self._roofs.view_seconds,
             arithmetic_seconds=arithmetic,
             memory_seconds=memory,
             pages_seconds=self._pages(op),
-            overlap_exponent=exponent,
+            overlap_exponent=self._overlap(op),
             uncertainty_fraction=spread,
             level=level,
             arithmetic_name=name,
         )
+
+    def _overlap(self, op: Op) -> float:
+        """Return how well arithmetic and traffic of a call overlap.
+
+        Where loads and stores are all the work, the measured curve has the arithmetic in it, and the longer one counts.
+        """
+        if op.product:
+            return self._usual_overlap
+        name = PROXIES.get(op.name, op.name)
+        return self._overlaps.get(name, math.inf)
 
     def _declared(self, op: Op) -> Price:
         """Price a compiled kernel by its declared cost, an opaque stretch by the time it took in the trace."""
@@ -114,17 +122,17 @@ class PriceList:
             arithmetic_seconds=arithmetic,
             memory_seconds=cost.bytes_algorithmic / bandwidth if known else 0.0,
             pages_seconds=0.0,
-            overlap_exponent=self._roofs.overlap_exponent,
+            overlap_exponent=self._usual_overlap,
             uncertainty_fraction=self._roofs.spread_fraction,
             level=self.machine.level_of(cost.bytes_algorithmic),
             arithmetic_name="interpreter" if cost.interpreted else "opaque" if not known else "peak",
         )
 
-    def _ceiling(self, name: str, dtype: str) -> Ceiling:
+    def _ceiling(self, name: str, dtype: str, *, special: bool = False) -> Ceiling:
         """Return the measured cost of an operation, of its closest relative, or of the closest dtype."""
         base, _, variant = name.partition(":")
         suffix = f":{variant}" if variant else ""
-        candidates = [base, PROXIES.get(base, base), "add.reduce" if ".reduce" in base else "add"]
+        candidates = [base, PROXIES.get(base, base), "add.reduce" if ".reduce" in base else "exp" if special else "add"]
         float_like = "float32" if np.dtype(dtype).itemsize <= 4 else "float64"
         for candidate in candidates:
             for with_suffix in dict.fromkeys((suffix, "")):
@@ -144,12 +152,13 @@ class PriceList:
                 name, dtype = "copy", target
         reduces = ".reduce" in name or name in ("sum", "max", "min", "mean")
         size = max([operand.size for operand in (*op.operands, *op.results)], default=0)
-        inner = self._ceiling(name, dtype)
+        special = op.cost.special > 0
+        inner = self._ceiling(name, dtype, special=special)
         call = inner.call_seconds
         if reduces and op.axis is not None and op.operands and op.operands[0].shape and 0 in op.axis and op.rows > 1:
             inner = self._ceiling(f"{name}:axis0", dtype)
         elif self._has_scalar(op) and not reduces:
-            inner = self._ceiling(name + SCALAR, dtype)
+            inner = self._ceiling(name + SCALAR, dtype, special=special)
             call = inner.call_seconds if op.scalars else call
         rows = op.rows if op.rows > 1 else 0
         arithmetic = inner.element_seconds * size + inner.row_seconds * rows + self._cast_seconds(op)

@@ -18,20 +18,25 @@ __all__ = ["Batch", "Key", "Plan", "batches", "plan_for"]
 Key = tuple[Any, ...]
 Batch = dict[Key, Callable[[], Any]]
 
+KIB, MIB = 2**10, 2**20
 BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "greater")
 UNARY = ("negative", "absolute", "sqrt", "square", "exp", "log", "tanh", "sin", "cos", "rint")
+HEAVY = ("sqrt", "exp", "log", "tanh", "sin", "cos", "divide", "power")
 REDUCTIONS = ("add", "maximum")
 STREAM_SHAPES = ("1R1W", "2R1W", "in place", "in place + read", "reduce")
 STREAM_BYTES_PER_ELEMENT = {"1R1W": 8, "2R1W": 12, "in place": 8, "in place + read": 12, "reduce": 4}
 """Algorithmic bytes that one float32 element costs in a pass of each shape."""
 STREAM_OPERANDS = {"1R1W": 2, "2R1W": 3, "in place": 1, "in place + read": 2, "reduce": 1}
-ELEMENTS = (16, 256, 1024)
-"""Operand sizes that fit L1 with three float64 operands: they give the cost of a call and of an element."""
+TINY_ELEMENTS = 16
+"""Operands so small that the call is all there is to see."""
+OPERAND_BYTES = 8 * KIB
+"""Three operands of this size fit any L1, and the cost of an element stands out from that of the call."""
 ROWS = (64, 16)
-"""As many elements as the largest of ELEMENTS, in short rows: they give the cost of starting a row."""
-MIB = 2**20
+"""An array in short rows: it gives the cost of starting a row."""
 LINE_ELEMENTS = 16
 """float32 elements in a cache line of 64 bytes."""
+OVERLAP_ELEMENTS = 8 * MIB
+"""float32 elements of each of the two operands: 64 MB in all, out of most caches."""
 ARENA_SLACK = 64 * LINE_ELEMENTS
 
 
@@ -41,7 +46,7 @@ class Plan:
 
     passes: int
     limit_seconds: float
-    """No pass begins that would not end within this time."""
+    """After this, nothing is measured a further time."""
     least_samples: int
     seconds_per_probe: float
     working_sets: tuple[int, ...]
@@ -50,6 +55,8 @@ class Plan:
     thread_counts: tuple[int, ...]
     stream_shapes: tuple[str, ...]
     operations: tuple[str, ...]
+    heavy: tuple[str, ...]
+    """Operations whose arithmetic takes longer than their traffic from the nearest cache."""
     products: tuple[tuple[int, int, int], ...]
     page_bytes: tuple[int, ...]
     compiled_streams: tuple[str, ...]
@@ -68,19 +75,19 @@ def plan_for(machine: Machine, *, quick: bool) -> Plan:
     largest = min(max(128 * MIB, 4 * last_level), machine.memory_bytes // 8)
     ladder = [2**k for k in (12, 13, 14)] + [int(2 ** (k / 2)) for k in range(29, 65)]
     threads = tuple(dict.fromkeys((1, machine.usable_cpus)))
-    around = (REUSE_LIMIT_BYTES - 2**16, REUSE_LIMIT_BYTES)  # where reuse ends: the curve has a step here
-    pages = tuple(sorted((*around, *(2**k for k in (16, 20, 24, 26, 27) if 2**k <= largest))))
+    around = (REUSE_LIMIT_BYTES, REUSE_LIMIT_BYTES + 2**16)  # where reuse ends: the curve has a step here
+    pages = tuple(sorted((*around, *(2**k for k in (16, 20, 26, 27) if 2**k <= largest))))
     if quick:
         coarse = tuple(size for size in (2**14, 2**18, 2**20, 2**22, 2**23, 2**24, 2**25, 2**26) if size <= largest)
         return Plan(
-            1, 3.0, 3, 3e-3, coarse, coarse, ("float32", "float64"), threads, ("1R1W", "2R1W", "reduce"),
-            ("add", "multiply", "divide", "sqrt", "exp", "tanh", "power"), SQUARE[1:8:2] + SKINNY[:3], pages[1:4],
-            ("load", "copy"),
+            1, 2.5, 3, 3e-3, coarse, coarse, ("float32", "float64"), threads, ("1R1W", "2R1W", "reduce"),
+            ("add", "multiply", "divide", "sqrt", "exp", "tanh", "power"), ("exp",), SQUARE[1:8:2] + SKINNY[:3],
+            pages[1:4], ("load", "copy"),
         )  # fmt: skip
     return Plan(
-        3, 18.0, 3, 3e-3, tuple(size for size in ladder if size <= largest),
+        2, 17.0, 3, 3e-3, tuple(size for size in ladder if size <= largest),
         tuple(2**k for k in range(13, 33) if 2**k <= largest), ("float32", "float64"), threads, STREAM_SHAPES,
-        BINARY + UNARY, SQUARE + SKINNY, pages, ("load", "copy", "triad", "copy, non-temporal"),
+        BINARY + UNARY, HEAVY, SQUARE + SKINNY, pages, ("load", "copy", "triad", "copy, non-temporal"),
     )  # fmt: skip
 
 
@@ -94,7 +101,7 @@ def batches(plan: Plan, *, numba: bool) -> list[tuple[int, Callable[[], Batch]]]
         jobs += [(t, partial(_product_batch, plan.products, dtype, t)) for t in plan.thread_counts]
     jobs += [(1, _cast_batch), (1, _interpreter_batch), (1, partial(_page_batch, plan.page_bytes))]
     arena = aligned(max(plan.working_sets + plan.roof_working_sets) // 4 + ARENA_SLACK)
-    jobs.append((1, partial(_overlap_batch, arena)))
+    jobs.append((1, partial(_overlap_batch, plan.heavy, arena)))
     jobs += [(1, partial(_stream_batch, plan.stream_shapes, size, arena)) for size in plan.working_sets]
     for size in plan.roof_working_sets:
         if numba:
@@ -149,11 +156,16 @@ def _product_peak_batch(dtype: str, threads: int) -> Batch:
     return {("peak", dtype, threads, "matmul", 2 * n**3): partial(np.matmul, a, a, out=out)}
 
 
+def element_counts(dtype: str) -> tuple[int, int]:
+    """Return the operand sizes, in elements, that give the cost of a call and of an element."""
+    return TINY_ELEMENTS, OPERAND_BYTES // np.dtype(dtype).itemsize
+
+
 def _operation_batch(operations: tuple[str, ...], dtype: str) -> Batch:
-    """Ufuncs on operands in L1, at three sizes; binary ones with an array and with a scalar operand."""
+    """Ufuncs on operands in L1, at two sizes; binary ones with an array and with a scalar operand."""
     batch: Batch = {}
     scalar = np.dtype(dtype).type(3.0)
-    for n in ELEMENTS:
+    for n in element_counts(dtype):
         a, b, signed = _values(n, dtype), _values(n, dtype), _values(n, dtype) - np.dtype(dtype).type(1.0)
         for name in operations:
             ufunc = getattr(np, name)
@@ -171,7 +183,7 @@ def _row_batch(dtype: str) -> Batch:
     """Reductions and broadcasts: whole arrays and short rows."""
     batch: Batch = {}
     rows, width = ROWS
-    for n in ELEMENTS:
+    for n in element_counts(dtype):
         a = _values(n, dtype)
         for name in REDUCTIONS:
             ufunc = getattr(np, name)
@@ -193,7 +205,7 @@ def _row_batch(dtype: str) -> Batch:
 def _cast_batch() -> Batch:
     """Conversions and copies."""
     batch: Batch = {}
-    for n in ELEMENTS:
+    for n in (TINY_ELEMENTS, OPERAND_BYTES // 8):
         for source, target in (("float32", "float64"), ("float64", "float32"), ("int64", "float64")):
             a, out = aligned(n, source), np.empty(n, target)
             batch["operation", f"cast:{target}", source, n] = partial(np.copyto, out, a, casting="unsafe")
@@ -301,10 +313,17 @@ def _numpy_copy_batch(working_set: int, arena: np.ndarray) -> Batch:
     return {("roof", "numpy copy", 1, working_set, working_set): partial(np.copyto, out, a)}
 
 
-def _overlap_batch(arena: np.ndarray) -> Batch:
-    """Make a pass that is slow in arithmetic and in memory both, to see how much of one hides behind the other."""
-    a, out = _cut(arena, [(arena.size - ARENA_SLACK) // 2] * 2)
-    return {("overlap", "exp", a.size): partial(np.exp, a, out=out)}
+def _overlap_batch(operations: tuple[str, ...], arena: np.ndarray) -> Batch:
+    """Make passes that are slow in arithmetic and in memory both, to see how much of one hides behind the other."""
+    count = min(arena.size - ARENA_SLACK, OVERLAP_ELEMENTS * 2) // 2
+    a, out = _cut(arena, [count] * 2)
+    batch: Batch = {}
+    for name in operations:
+        operands = (a,) if name in UNARY else (a, np.float32(3.0))
+        batch["overlap", name if name in UNARY else name + ":scalar", count] = partial(
+            getattr(np, name), *operands, out=out
+        )
+    return batch
 
 
 def _product_batch(shapes: tuple[tuple[int, int, int], ...], dtype: str, threads: int) -> Batch:

@@ -332,7 +332,7 @@ def _implausible_calibration(calibration: Calibration) -> str:
     rates = [peak.flops_per_second for peak in calibration.peaks]
     rates += [product.seconds for product in calibration.matmuls]
     rates += [calibration.interpreted_seconds, calibration.python_call_seconds, calibration.view_seconds]
-    if not _positive([*rates, calibration.duration_seconds, calibration.overlap_exponent]):
+    if not _positive([*rates, calibration.duration_seconds, *(overlap.exponent for overlap in calibration.overlaps)]):
         return "measured rates and times must be positive and finite"
     costs = [cost for c in calibration.ceilings for cost in (c.call_seconds, c.element_seconds, c.row_seconds)]
     if not _at_least_zero([*costs, *calibration.fresh_pages.seconds_per_byte, calibration.spread_fraction]):

@@ -11,6 +11,7 @@ from accel.machine import (
     FreshPages,
     Machine,
     MatmulRate,
+    Overlap,
     Peak,
     Stream,
 )
@@ -58,7 +59,7 @@ CALIBRATION = Calibration(
     interpreted_seconds=9.1e-8,
     python_call_seconds=4.0e-8,
     view_seconds=1.2e-7,
-    overlap_exponent=2.5,
+    overlaps=(Overlap("exp", 2.5),),
 )
 
 CALIBRATED = LAPTOP.with_calibration(CALIBRATION)

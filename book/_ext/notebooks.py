@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from jupyter_cache import get_cache
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.util import logging
@@ -69,12 +70,22 @@ def install_cell(slug: str) -> nbformat.NotebookNode:
     return nbformat.v4.new_code_cell(source, id="install-accel")
 
 
+def read_executed(app: Sphinx, pagename: str) -> nbformat.NotebookNode | None:
+    """Return the notebook of a page with its outputs, or None for pages that are not notebooks."""
+    written = Path(app.outdir).parent / "jupyter_execute" / f"{pagename}.ipynb"
+    if not written.exists():
+        return None
+    # MyST-NB writes it without outputs when they came from the cache; so they are taken from there.
+    cache = get_cache(app.config.nb_execution_cache_path)
+    _, notebook = cache.merge_match_into_notebook(nbformat.read(written, as_version=4))
+    return notebook
+
+
 def write_notebook(app: Sphinx, pagename: str) -> bool:
     """Write the executed notebook beside its page; return False for pages that are not notebooks."""
-    executed = Path(app.outdir).parent / "jupyter_execute" / f"{pagename}.ipynb"
-    if not executed.exists():
+    notebook = read_executed(app, pagename)
+    if notebook is None:
         return False
-    notebook = nbformat.read(executed, as_version=4)
     if app.config.repository_slug:
         notebook.cells.insert(0, install_cell(app.config.repository_slug))
     target = Path(app.outdir) / f"{pagename}.ipynb"

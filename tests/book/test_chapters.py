@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -57,5 +58,9 @@ def test_widget_state_stays_small(page: str, site: Path) -> None:
 
 @pytest.mark.parametrize("page", chapters())
 def test_executed_notebook_stands_beside_its_page(page: str, site: Path) -> None:
-    assert (site / f"{page}.ipynb").is_file()
+    notebook = json.loads((site / f"{page}.ipynb").read_text(encoding="utf-8"))
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code" and "%pip" not in "".join(cell["source"])]
+    assert code
+    assert all(cell["execution_count"] for cell in code)
+    assert any(cell["outputs"] for cell in code)
     assert read_html(site, page).find("a", href=f"{Path(page).name}.ipynb") is not None

@@ -110,7 +110,7 @@ def make_environment(purpose: str) -> Path:
     stamp = ENVIRONMENT / f".installed-{purpose}"
     # The path is part of it: a clone that moved needs its editable install again.
     wanted = digest_of([*requirements, ROOT / "pyproject.toml"], str(ROOT))
-    if not (stamp.exists() and stamp.read_text() == wanted):
+    if not (stamp.exists() and stamp.read_text(encoding="utf-8") == wanted):
         say(f"Installing the packages of the {purpose} (a minute or two the first time)")
         files = [part for path in requirements for part in ("-r", str(path))]
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -175,7 +175,12 @@ def build_book() -> None:
     vendor_javascript(python)
     # Before the chapters, so that the progress bar is seen here and not drawn on a page.
     run([python, "-c", "import accel; accel.this_machine()"], "measuring what this machine can do")
-    run([python, "-c", JUPYTER_BOOK, "build", ".", "-W", "--keep-going"], "building the book")
+    try:
+        run([python, "-c", JUPYTER_BOOK, "build", ".", "-W", "--keep-going"], "building the book")
+    except SystemExit:
+        # Or the next build would find every page up to date, and pass without the warnings that failed this one.
+        shutil.rmtree(ROOT / "_build" / ".doctrees", ignore_errors=True)
+        raise
     say(f"\nThe book is built. Open this page:\n  {PAGE}\n  {PAGE.as_uri()}")
 
 

@@ -197,8 +197,9 @@ class Assembly:
 def _instruction(code: CodeType, offset: int) -> int:
     """Return the first offset of the same expression: an interpreter that specializes code moves within it."""
     positions = list(code.co_positions())
-    place = positions[offset // 2] if 0 <= offset // 2 < len(positions) else (None,)
-    return offset if None in place else 2 * positions.index(place)
+    if not 0 <= offset // 2 < len(positions) or None in positions[offset // 2]:
+        return offset
+    return 2 * positions.index(positions[offset // 2])
 
 
 def _changed(item: Item, **changes: Any) -> Item:

@@ -238,7 +238,7 @@ def _norm(call: Call) -> Work:
 
 
 def _einsum(call: Call) -> Work | None:
-    """The product of all index lengths, times the operations at each point: a multiplication per operand, one addition."""
+    """Count, at each point of the indices, a multiplication per further operand, and an addition if there is a sum."""
     subscripts = call.arguments.get("subscripts")
     if not isinstance(subscripts, str) or "." in subscripts:
         return None

@@ -35,6 +35,7 @@ class Description:
         self.cost = event.keywords.get("__cost__")
         """Declared by a kernel; None for NumPy's own calls."""
         self.ufunc: np.ufunc | None = None
+        self.arguments: dict[str, Any] = {}
         if event.kind == "ufunc":
             self._describe_ufunc(event.function, "" if event.method == "__call__" else event.method)
         else:
@@ -54,7 +55,7 @@ class Description:
     def _describe_ufunc(self, ufunc: np.ufunc, method: str) -> None:
         self.ufunc, self.method = ufunc, method
         self.name = f"{ufunc.__name__}.{method}" if method else ufunc.__name__
-        self.arguments: dict[str, Any] = dict(self.event.keywords)
+        self.arguments = dict(self.event.keywords)
         if method in _OWN_AXIS:
             first = 2 if method == "reduceat" else 1
             named = zip(("axis", "dtype"), self.event.arguments[first:], strict=False)

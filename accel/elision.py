@@ -2,9 +2,9 @@
 
 For `a * b + c` the sum goes into the memory of the product: an operator reuses an operand that is a temporary, owns
 at least 256 KiB, and can hold the result without a lossy cast (`numpy/_core/src/multiarray/temp_elision.c`). NumPy does
-this only for exact ndarrays and only where it can read the call stack (Linux), never for a subclass, so the traced array
-must take the same decision by the same rules. Which operators do it is probed on the NumPy that runs, and how many
-references a dying operand has on the Python that runs; where that cannot be told, nothing is taken to be elided.
+this only for exact ndarrays and only where it can read the call stack (Linux), never for a subclass, so the traced
+array must take the same decision by the same rules. Which operators do it is probed on the NumPy that runs, and how
+many references a dying operand has on the Python that runs; where that cannot be told, nothing is taken to be elided.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def references() -> tuple[int, int] | tuple[()]:
         return np.zeros(1).view(_Probe)
 
     named, other = fresh(), fresh()
-    dying, kept = fresh() + fresh(), named + other  # type: ignore[operator]
+    dying, kept = fresh() + fresh(), named + other
     return dying if kept[0] > dying[0] and kept[1] > dying[1] else ()
 
 
@@ -98,9 +98,9 @@ def prepare() -> None:
 def is_spare(array: Any, other: Any = None, kinds: str = "biufc") -> bool:
     """Tell whether the memory of a dying view may be reused for its result with `other`.
 
-    The view must be all that holds the array that owns the memory, at least `ELISION_BYTES` long, numeric and writable;
-    `other` must be a scalar or an array of the same shape, of a dtype that casts to the array's safely. `kinds` are those
-    of the dtypes for which the result has the array's own dtype.
+    The view must be all that holds the array that owns the memory, at least `ELISION_BYTES` long, numeric and
+    writable; `other` must be a scalar or an array of the same shape, of a dtype that casts to the array's safely.
+    `kinds` are those of the dtypes for which the result has the array's own dtype.
     """
     if array.nbytes < ELISION_BYTES or array.dtype.kind not in kinds:
         return False

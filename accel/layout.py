@@ -53,7 +53,7 @@ def inner_loop(shape: Shape, strides: Sequence[Shape]) -> tuple[int, int]:
     if not size:
         return 0, 0
     order = [axis for axis in axis_order(len(shape), strides) if shape[axis] > 1]
-    length = 1
+    length, inner = 1, [0] * len(strides)
     while order:
         axis = order.pop()
         if length > 1 and any(steps[axis] != step * length for steps, step in zip(strides, inner, strict=True)):

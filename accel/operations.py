@@ -21,7 +21,7 @@ class Scalar(Record):
     value: float | int | bool | str
     """The value; a string where it is complex, or unknown because only shapes were traced."""
     dtype: str
-    """``"int"``, ``"float"``, ``"complex"`` or ``"bool"`` for Python's own; a NumPy dtype (which promotes) otherwise."""
+    """``"int"``, ``"float"``, ``"complex"`` or ``"bool"`` for Python's own; else a NumPy dtype, which promotes."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Op(Record):
     index: int
     """Position in `Trace.ops`."""
     name: str
-    """``"add"``, ``"add.reduce"``, ``"matmul"``, ``"linalg.solve"``…, or ``"opaque"`` for time that no call explains."""
+    """``"add"``, ``"add.reduce"``, ``"matmul"``, ``"linalg.solve"``…; ``"opaque"`` for time that no call explains."""
     kind: str
     """How it was called: ``"ufunc"`` (operators too), ``"function"``, ``"method"``, ``"declared"``, ``"opaque"``."""
     operands: tuple[Operand, ...]
@@ -174,13 +174,19 @@ class Trace(Record):
 
 
 def _merge(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-    """Merge the repetitions of periodic stretches, inner loops first."""
-    rows, keys = list(ops), [_key(op) for op in ops]
+    """Merge the repetitions of periodic stretches, inner loops first; unexplained time does not interrupt a loop."""
+    rows = [op for op in ops if op.kind != "opaque"]
+    keys = [_key(op) for op in rows]
     while True:
         shorter, shorter_keys = _merge_once(rows, keys)
         if len(shorter) == len(rows):
-            return tuple(shorter)
+            break
         rows, keys = shorter, shorter_keys
+    for op in ops:
+        if op.kind == "opaque":
+            place = next((i for i, row in enumerate(rows) if row.index > op.index), len(rows))
+            rows.insert(place, op)
+    return tuple(rows)
 
 
 def _key(op: Op) -> tuple[Any, ...]:
@@ -192,29 +198,30 @@ def _key(op: Op) -> tuple[Any, ...]:
 def _merge_once(rows: list[Op], keys: list[tuple[Any, ...]]) -> tuple[list[Op], list[tuple[Any, ...]]]:
     codes: dict[tuple[Any, ...], int] = {}
     ids = [codes.setdefault(key, len(codes)) for key in keys]
-    last_seen: dict[int, int] = {}
-    out: list[Op] = []
-    out_keys: list[tuple[Any, ...]] = []
-    start = 0
-    for i, code in enumerate(ids):
-        if i < start:
-            continue
-        period = _period(ids, i, last_seen, code)
+    merged: list[Op] = []
+    merged_keys: list[tuple[Any, ...]] = []
+    i = 0
+    while i < len(ids):
+        period = _period(ids, i)
         repeats = _repeats(ids, i, period)
-        for j in range(period if repeats > 1 else 1):
-            out.append(_total(rows[i + j : i + period * repeats : period]) if repeats > 1 else rows[i])
-            out_keys.append((*keys[i + j], repeats) if repeats > 1 else keys[i])
-        start = i + (period * repeats if repeats > 1 else 1)
-    return out, out_keys
+        body = period if repeats > 1 else 1
+        for j in range(i, i + body):
+            merged.append(_total(rows[j : j + body * repeats : body]) if repeats > 1 else rows[j])
+            merged_keys.append((*keys[j], repeats) if repeats > 1 else keys[j])
+        i += body * repeats
+    return merged, merged_keys
 
 
-def _period(ids: list[int], i: int, last_seen: dict[int, int], code: int) -> int:
-    """Distance to the next occurrence of the call at `i`: within a loop, its period."""
-    last_seen[code] = i
+def _period(ids: list[int], i: int) -> int:
+    """Distance to the next occurrence of the call at `i`, which is the period if it is in a loop."""
     try:
-        return ids.index(code, i + 1, i + 513) - i
+        return ids.index(ids[i], i + 1, i + 1 + _LONGEST_LOOP_BODY) - i
     except ValueError:
         return 1
+
+
+_LONGEST_LOOP_BODY = 512
+"""Calls within one repetition of a loop that is still recognized."""
 
 
 def _repeats(ids: list[int], i: int, period: int) -> int:

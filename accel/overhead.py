@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from time import perf_counter_ns as clock
 from typing import Any
@@ -19,6 +19,11 @@ SHARE = 0.05
 SECONDS = 20e-6
 """Time that no call explains gets a row where it is more than both this share of the run and this long."""
 
+RELEASED_BYTES = 128 * 1024
+RELEASE_NANOSECONDS_PER_BYTE = 0.5
+"""Giving a dead array of this size back to the system takes time between calls, at most about this much a byte. It is
+part of what fresh memory costs and not unexplained."""
+
 
 def find_unexplained(recorder: Recorder, started: int, ended: int, code: Any) -> Unexplained | None:
     """Return the time between the recorded calls, less the tracer's own, or None where it does not matter.
@@ -27,19 +32,30 @@ def find_unexplained(recorder: Recorder, started: int, ended: int, code: Any) ->
     """
     events = [entry for entry in recorder.log if isinstance(entry, Event)]
     call_ns, view_ns, item_ns, visible_ns = hidden_nanoseconds()
-    inside = sum(event.left - event.entered for event in events)
-    visible = inside - sum(event.ended - event.started for event in events)
+    numpy_ns = sum(event.ended - event.started for event in events)
+    visible = sum(event.left - event.entered for event in events) - numpy_ns
     slowness = max(1.0, visible / (len(events) * visible_ns)) if events else 1.0
+    gaps = list(_gaps(recorder, started, ended))
     views = sum(event.views for event in events) + recorder.views
     hidden = slowness * (len(events) * call_ns + views * view_ns + recorder.items * item_ns)
-    seconds = (ended - started - inside - hidden) * 1e-9
-    numpy_seconds = sum(event.ended - event.started for event in events) * 1e-9
-    if seconds < SECONDS or seconds < SHARE * (seconds + numpy_seconds):
+    seconds = (sum(gaps) - hidden) * 1e-9
+    if seconds < SECONDS or seconds < SHARE * (seconds + numpy_ns * 1e-9):
         return None
-    edges = [started, *(event.left for event in events)]
-    starts = [*(event.entered for event in events), ended]
-    gaps = [start - edge for edge, start in zip(edges, starts, strict=True)]
     return Unexplained(seconds, gaps.index(max(gaps)), code, recorder.items)
+
+
+def _gaps(recorder: Recorder, started: int, ended: int) -> Iterator[float]:
+    """Give the nanoseconds before each event and after the last, less what releasing memory in them may have taken."""
+    edge, released = started, 0
+    for entry in recorder.log:
+        if isinstance(entry, Event):
+            gap = entry.entered - edge
+            yield gap - min(gap, released * RELEASE_NANOSECONDS_PER_BYTE)
+            edge, released = entry.left, 0
+        elif entry < 0 and recorder.buffers[~entry][0] >= RELEASED_BYTES:
+            released += recorder.buffers[~entry][0]
+    gap = ended - edge
+    yield gap - min(gap, released * RELEASE_NANOSECONDS_PER_BYTE)
 
 
 @cache
@@ -49,6 +65,7 @@ def hidden_nanoseconds() -> tuple[float, float, float, float]:
     The last tells how much slower a run is than this calibration was, when the machine is busy.
     """
     x = np.ones(8)
+    _traced(lambda x: np.sort(x * 2 + x).sum(), x, 20)  # an interpreter's first calls of anything are slower
     call, visible = min(_traced(lambda x: np.add(x, x, x), x) for _ in range(5))
     view = min(_traced(lambda x: x[1:], x)[0] for _ in range(5)) - min(_plain(lambda x: x[1:], x) for _ in range(5))
     item = min(_traced(lambda x: x[1], x)[0] for _ in range(5)) - min(_plain(lambda x: x[1], x) for _ in range(5))

@@ -34,6 +34,9 @@ LOOKS = frozenset(
 )
 """Functions that only look at an array's description, or print it: no call worth a row."""
 
+_TRACER_MODULES = frozenset({"accel.traced", "accel.shapes", "accel.shape_recording", "accel.operators"})
+"""Modules whose functions stand between the user's code and the recorder."""
+
 _plain = np.ndarray.view
 _new_seen = tuple.__new__
 
@@ -77,7 +80,7 @@ class Event(NamedTuple):
     views: int
 
 
-class _Death(weakref.ref):  # type: ignore[type-arg]
+class _Death(weakref.ref[Any]):
     """Weak reference to the array that owns a buffer; knows which, when the array is gone."""
 
     __slots__ = ("buffer", "key")
@@ -112,9 +115,8 @@ class Recorder:
     `log` holds an `Event` for a call, a buffer's number where it was allocated, and ``~number`` where it was freed.
     """
 
-    def __init__(self, array_type: type[Traced]) -> None:
+    def __init__(self, array_type: type[Any]) -> None:
         self.array_type = array_type
-        self._array_globals = sys.modules[array_type.__module__].__dict__
         self.log: list[Event | int] = []
         self.buffers: list[tuple[int, int]] = []
         """(nbytes, address) of each buffer, by number."""
@@ -146,7 +148,7 @@ class Recorder:
         self.owners.pop(death.key, None)
         self.log.append(~death.buffer)
 
-    def see(self, array: np.ndarray, created: bool = False) -> Seen:
+    def see(self, array: Any, created: bool = False) -> Seen:
         """Describe an array, numbering its memory at first sight."""
         owner = array
         base = array.base
@@ -183,6 +185,7 @@ class Recorder:
             return self.finish("ufunc", ufunc, method, seen_inputs, seen_keywords, (seen_inputs[0],), None,
                                 (), entered, started, ended)  # fmt: skip
         if out is not None:
+            seen_keywords["out"] = True
             outputs = out if isinstance(out, tuple) else (out,)
             produced = result if isinstance(result, tuple) else (result,)
             wrapped = tuple(self._wrap(r) if o is None else o for o, r in zip(outputs, produced, strict=True))
@@ -267,9 +270,9 @@ class Recorder:
         self, kind: str, function: Any, method: str, arguments: tuple[Any, ...], keywords: dict[str, Any],
         seen: tuple[Any, ...], value: Any, scalars: tuple[Any, ...], entered: int, started: int, ended: int,
     ) -> Any:  # fmt: skip
-        """Append the event of a call, made by the nearest caller outside the array type's module; return `value`."""
+        """Append the event of a call, made by the nearest caller outside the tracer; return `value`."""
         frame: Any = sys._getframe(2)
-        while frame.f_globals is self._array_globals:
+        while frame.f_globals["__name__"] in _TRACER_MODULES:
             frame = frame.f_back
         views, self.views = self.views, 0
         self.log.append(

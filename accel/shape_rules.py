@@ -5,6 +5,8 @@ whose memory does not exist, so that a rule may look at them and make views of t
 returns what the function would: a `Made` for an array or scalar that is computed, or a view of an argument.
 """
 
+# ruff: noqa: ARG001, ARG005 -- a rule has the signature of its function, whether or not the shape depends on all of it
+
 from __future__ import annotations
 
 import math
@@ -18,7 +20,7 @@ import numpy as np
 from accel.description import resolved_dtypes
 from accel.layout import axis_order, packed_strides
 
-__all__ = ["RULES", "VIEWS", "Made", "made_by_ufunc"]
+__all__ = ["RULES", "VIEWS", "Made", "made_by_creator", "made_by_ufunc"]
 
 Shape = tuple[int, ...]
 
@@ -61,6 +63,21 @@ def made_by_ufunc(
     )
 
 
+def made_by_creator(name: str, original: Callable[..., Any], arguments: Any, keywords: dict[str, Any]) -> Made:
+    """Return what `np.empty`, `np.zeros`, `np.arange`… make; those whose length depends on values are run."""
+    if name in {"empty", "zeros", "ones", "full"}:
+        shape = arguments[0] if arguments else keywords["shape"]
+        position = 2 if name == "full" else 1
+        default = np.asarray(arguments[1] if len(arguments) > 1 else keywords.get("fill_value")).dtype
+        dtype = keywords.get("dtype", arguments[position] if len(arguments) > position else None)
+        if dtype is None:
+            dtype = default if name == "full" else float
+        lengths = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
+        return Made(lengths, np.dtype(dtype))
+    small = original(*arguments, **keywords)
+    return Made(small.shape, small.dtype)
+
+
 def _broadcast(*layouts: np.ndarray) -> tuple[Shape, list[Shape]]:
     """Return the common shape, and each operand's strides along it (0 where it does not move)."""
     shape = np.broadcast_shapes(*(x.shape for x in layouts))
@@ -95,6 +112,8 @@ def _axes(axis: Any, rank: int) -> Shape:
     if axis is None:
         return tuple(range(rank))
     axes = axis if isinstance(axis, tuple) else (axis,)
+    if not rank and axis in (0, -1):  # NumPy lets a scalar be reduced along its "first" axis
+        return ()
     if any(not -rank <= a < rank for a in axes):
         raise np.exceptions.AxisError(next(a for a in axes if not -rank <= a < rank), rank)
     return tuple(a % rank for a in axes)

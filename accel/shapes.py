@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -17,92 +16,21 @@ from accel import elision
 from accel.description import promotable
 from accel.layout import packed_strides
 from accel.names import METHODS, WRITES, function_name
-from accel.operations import Scalar
+from accel.operators import BINARY, UNARY, binary_operators, unary_operator
 from accel.recording import (
     CONVERSIONS,
     LOOKS,
     Event,
     Recorder,
-    Seen,
     address_of,
     creators_replaced,
     declared_kernels_seen,
 )
-from accel.shape_rules import RULES, VIEWS, Made, made_by_ufunc
-from accel.traced import BINARY_OPERATORS, UNARY_OPERATORS, TracedArray, recording
+from accel.shape_recording import Dataless, Memory, ShapeRecorder, activated, active_recorder, quiet, require_recorder
+from accel.shape_rules import RULES, VIEWS, Made, made_by_creator, made_by_ufunc
+from accel.traced import TracedArray, recording
 
 __all__ = ["ShapeArray", "ShapeRecorder", "array_like", "shape_recording"]
-
-_active: ShapeRecorder | None = None
-
-
-class _Memory:
-    """Stands for an allocation: arrays that share one alias each other, and its death is the memory's release."""
-
-    __slots__ = ("__weakref__", "nbytes")
-
-    def __init__(self, nbytes: int) -> None:
-        self.nbytes = nbytes
-
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _quiet(function: Function) -> Function:
-    """Let a function use NumPy for itself: what it makes meanwhile are real arrays."""
-
-    @functools.wraps(function)
-    def run(*arguments: Any, **keywords: Any) -> Any:
-        recorder = _active
-        if recorder is None or recorder.is_quiet:
-            return function(*arguments, **keywords)
-        recorder.is_quiet = True
-        try:
-            return function(*arguments, **keywords)
-        finally:
-            recorder.is_quiet = False
-
-    return run  # type: ignore[return-value]
-
-
-class ShapeRecorder(Recorder):
-    """A recorder for arrays without data: there is nothing to run and nothing to time."""
-
-    is_quiet = False
-    """Whether NumPy's functions that make arrays are to make real ones, for the tracer's own use."""
-
-    def see(self, array: Any, created: bool = False) -> Seen:
-        """Describe an array; a real one (an index, a constant) as itself."""
-        if isinstance(array, np.ndarray):
-            return super().see(array, created)
-        memory, layout = array._memory, array._layout
-        death = self.owners.get(id(memory))
-        number = death.buffer if death else self.adopt(memory, memory.nbytes, address_of(array._origin), created)
-        return Seen(number, address_of(layout), layout.shape, layout.strides, layout.dtype)
-
-    def seen(self, value: Any) -> Any:
-        """Replace the arrays in an argument by what is seen of them."""
-        if isinstance(value, ShapeArray):
-            return Scalar(0, "unknown", value.dtype.name) if value._is_scalar else self.see(value)
-        if type(value) in (tuple, list):
-            return tuple(self.seen(item) for item in value)
-        return self.see(value) if isinstance(value, np.ndarray) else value
-
-    def record(
-        self, kind: str, function: Any, method: str, arguments: Any, keywords: Any, results: Any, **extra: Any
-    ) -> None:
-        """Append the event of a call that made or wrote `results`."""
-        arrays = tuple(self.see(r, True) for r in results if not r._is_scalar)
-        scalars = tuple(r.dtype for r in results if r._is_scalar)
-        seen = {name: self.seen(value) for name, value in keywords.items()} | extra
-        self.finish(kind, function, method, self.seen(tuple(arguments)), seen, arrays, None, scalars, 0, 0, 0)
-
-    def declared(self, kernel: Any, function: Any, arguments: tuple[Any, ...], keywords: Any) -> Any:
-        """Refuse a kernel whose results only a run would show."""
-        raise TypeError(
-            f"{kernel.__name__} is compiled: its cost is declared but the shape of its result is not, so a trace of "
-            f"shapes cannot pass through it. Use {kernel.__name__}.cost(…), or trace with real arrays."
-        )
 
 
 def array_like(shape: int | tuple[int, ...], dtype: Any = "float64", order: str = "C") -> ShapeArray:
@@ -127,13 +55,13 @@ def array_like(shape: int | tuple[int, ...], dtype: Any = "float64", order: str 
     return _made(Made(lengths, dtype, packed_strides(lengths, dtype.itemsize, axes)))
 
 
-@_quiet
+@quiet
 def _made(made: Made) -> ShapeArray:
     strides = made.strides
     if strides is None:
         strides = packed_strides(made.shape, made.dtype.itemsize, range(len(made.shape)))
     layout = np.lib.stride_tricks.as_strided(_ORIGINALS["empty"](1, made.dtype), made.shape, strides).view(_Layout)
-    memory = _Memory(math.prod(made.shape) * made.dtype.itemsize)
+    memory = Memory(math.prod(made.shape) * made.dtype.itemsize)
     return ShapeArray(layout, memory, layout, made.is_scalar)
 
 
@@ -149,19 +77,13 @@ class _Layout(np.ndarray):
 _ORIGINALS = {"empty": np.empty}
 
 
-class ShapeArray:
+class ShapeArray(Dataless):
     """An array that has everything but its elements; made by `array_like`, computed with inside `trace`.
 
     It answers to NumPy's operators, ufuncs and to the functions that have a shape rule; what needs values raises.
     """
 
-    __slots__ = ("_is_scalar", "_layout", "_memory", "_origin")
-
-    def __init__(self, layout: np.ndarray, memory: _Memory, origin: np.ndarray, is_scalar: bool = False) -> None:
-        self._layout = layout
-        self._memory = memory
-        self._origin = origin
-        self._is_scalar = is_scalar
+    __slots__ = ()
 
     shape = property(lambda self: self._layout.shape, doc="Lengths of the axes.")
     strides = property(lambda self: self._layout.strides, doc="Steps along the axes, in bytes.")
@@ -176,7 +98,7 @@ class ShapeArray:
     real = property(lambda self: self._part(self._layout.real), doc="The real part, a view.")
 
     def _view(self, layout: np.ndarray) -> ShapeArray:
-        recorder = _active
+        recorder = active_recorder()
         if recorder is not None:
             recorder.views += 1
         return self._part(layout)
@@ -190,7 +112,7 @@ class ShapeArray:
     def __len__(self) -> int:
         return len(self._layout)
 
-    @_quiet
+    @quiet
     def __getitem__(self, index: Any) -> Any:
         if _is_basic(index):
             part = self._indexed(index)
@@ -205,9 +127,9 @@ class ShapeArray:
         part = self._layout[items if Ellipsis in items else (*items, ...)]
         return part if part.ndim or Ellipsis in items else None
 
-    @_quiet
+    @quiet
     def __setitem__(self, index: Any, value: Any) -> None:
-        recorder = _recorder("assignment")
+        recorder = require_recorder("assignment")
         if not _is_basic(index):
             updates = np.broadcast_to(np.uint8(0), self.shape)[_indices(index)].size
             recorder.record("method", "put", "", (self, index, value), {}, (self,), __updates__=updates)
@@ -229,13 +151,14 @@ class ShapeArray:
         return _call("function", function_name(function), arguments, keywords)
 
     def __pow__(self, other: Any) -> Any:
-        recorder = _recorder("**")
         ufunc = np.power if isinstance(other, (np.ndarray, ShapeArray)) else _power(self.dtype, other)
         dying, _ = elision.references() or (0, 0)
         if ufunc is not np.power and ufunc is not np.positive and sys.getrefcount(self) == dying and _is_spare(self):
             return _ufunc(ufunc, "", (self,), {"out": (self,)})
-        del recorder
         return _ufunc(ufunc, "", (self, other) if ufunc.nin == 2 else (self,), {})
+
+    def __rpow__(self, other: Any) -> Any:
+        return _ufunc(np.power, "", (other, self), {})
 
     def __ipow__(self, other: Any) -> Any:
         ufunc = np.power if isinstance(other, (np.ndarray, ShapeArray)) else _power(self.dtype, other)
@@ -276,12 +199,6 @@ class ShapeArray:
         raise AttributeError(f"array_like has no attribute {name!r}")
 
 
-def _recorder(what: str) -> ShapeRecorder:
-    if _active is None:
-        raise TypeError(f"{what} on an array_like means something only inside accel.trace or accel.predict.")
-    return _active
-
-
 def _layouts(value: Any) -> Any:
     """Replace arrays without data by their layouts, in tuples and lists too."""
     if isinstance(value, ShapeArray):
@@ -299,9 +216,9 @@ def _first_array(value: Any) -> ShapeArray | None:
     return None
 
 
-@_quiet
+@quiet
 def _ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    recorder = _recorder(ufunc.__name__)
+    recorder = require_recorder(ufunc.__name__)
     if method == "at":
         recorder.record("ufunc", ufunc, "at", inputs, keywords, (inputs[0],))
         return None
@@ -321,16 +238,15 @@ def _layouts_in(keywords: dict[str, Any]) -> dict[str, Any]:
     return {name: _layouts(value) for name, value in keywords.items()}
 
 
-@_quiet
+@quiet
 def _call(kind: str, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any], method: str = "") -> Any:
     """Apply the rule of a function, or say that there is none."""
     layouts, options = _layouts(tuple(arguments)), _layouts_in(keywords)
     if name in LOOKS and hasattr(np, name):
         return getattr(np, name)(*layouts, **options)
-    if name in WRITES or METHODS.get(name, ("", None))[1] is not None:
-        if kind == "method" or name in WRITES:
-            _recorder(name).record(kind, name, "", arguments, keywords, (arguments[0],))
-            return None
+    if name in WRITES or (kind == "method" and METHODS.get(name, ("", None))[1] is not None):
+        require_recorder(name).record(kind, name, "", arguments, keywords, (arguments[0],))
+        return None
     if name in VIEWS:
         return _as_view(VIEWS[name](*layouts, **options), arguments)
     rule = RULES.get(method) or RULES.get(name)
@@ -353,7 +269,7 @@ def _as_view(result: Any, arguments: Any) -> Any:
 
 
 def _record(kind: str, name: str, arguments: Any, keywords: dict[str, Any], made: Made) -> Any:
-    recorder, out = _recorder(name), keywords.get("out")
+    recorder, out = require_recorder(name), keywords.get("out")
     result = _made(made) if out is None else out
     arrays = [a for a in arguments if isinstance(a, ShapeArray)]
     if not arrays or not all(a._is_scalar for a in arrays):
@@ -361,11 +277,12 @@ def _record(kind: str, name: str, arguments: Any, keywords: dict[str, Any], made
     return result
 
 
+_BASIC = (int, np.integer, slice, type(None), type(Ellipsis))
+
+
 def _is_basic(index: Any) -> bool:
     items = index if isinstance(index, tuple) else (index,)
-    return all(
-        i is None or i is Ellipsis or isinstance(i, (int, slice, np.integer)) and not isinstance(i, bool) for i in items
-    )
+    return all(isinstance(i, _BASIC) and not isinstance(i, bool) for i in items)
 
 
 def _indices(index: Any) -> Any:
@@ -386,7 +303,7 @@ def _same_window(target: ShapeArray, value: Any) -> bool:
     )
 
 
-@_quiet
+@quiet
 @cache
 def _power(dtype: np.dtype[Any], exponent: Any) -> np.ufunc:
     """Return the ufunc that NumPy's ** runs for a scalar exponent (square for 2, sqrt for 0.5), by trying it."""
@@ -404,8 +321,13 @@ def _memory_references() -> int:
 
 
 def _is_spare(array: ShapeArray, other: Any = None, kinds: str = "biufc") -> bool:
-    """The rule of `elision.is_spare`, for arrays without data."""
-    if array.nbytes < elision.ELISION_BYTES or array.dtype.kind not in kinds or array._layout is not array._origin:
+    """Apply the rule of `elision.is_spare` to arrays without data."""
+    if (
+        array._is_scalar
+        or array.nbytes < elision.ELISION_BYTES
+        or array.dtype.kind not in kinds
+        or array._layout is not array._origin
+    ):
         return False
     memory = array._memory
     if sys.getrefcount(memory) != _memory_references():
@@ -417,41 +339,8 @@ def _is_spare(array: ShapeArray, other: Any = None, kinds: str = "biufc") -> boo
     return other.shape in ((), array.shape) and np.can_cast(other.dtype, array.dtype, "safe")
 
 
-def _operators(name: str, ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    probed = f"{name}_" if name in {"and", "or"} else name
-    kinds = "fc" if name == "truediv" else "biufc"
-
-    def reuses(spare: Any, other: Any, side: int) -> bool:
-        return _is_spare(spare, other, kinds) and elision.binary_elision(probed)[side]
-
-    def forward(self: Any, other: Any) -> Any:
-        left, right = elision.references() or (0, 0)
-        if not self._is_scalar and sys.getrefcount(self) == left and reuses(self, other, 0):
-            return _ufunc(ufunc, "", (self, other), {"out": (self,)})
-        if isinstance(other, ShapeArray) and sys.getrefcount(other) == right and not self._is_scalar:
-            if reuses(other, self, 1):
-                return _ufunc(ufunc, "", (other, self), {"out": (other,)})
-        return _ufunc(ufunc, "", (self, other), {})
-
-    def reflected(self: Any, other: Any) -> Any:
-        left, _ = elision.references() or (0, 0)
-        if sys.getrefcount(self) == left and not isinstance(other, np.generic) and reuses(self, other, 1):
-            return _ufunc(ufunc, "", (self, other), {"out": (self,)})
-        return _ufunc(ufunc, "", (other, self), {})
-
-    return forward, reflected
-
-
-def _unary(name: str, ufunc: np.ufunc) -> Callable[[Any], Any]:
-    kinds = "biuf" if name == "abs" else "biufc"
-
-    def operator(self: Any) -> Any:
-        dying, _ = elision.references() or (0, 0)
-        if sys.getrefcount(self) == dying and _is_spare(self, kinds=kinds) and elision.unary_elision(name):
-            return _ufunc(ufunc, "", (self,), {"out": (self,)})
-        return _ufunc(ufunc, "", (self,), {})
-
-    return operator
+def _run(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any) -> Any:
+    return _ufunc(ufunc, "", inputs, {} if out is None else {"out": (out,)})
 
 
 def _plain_operator(ufunc: np.ufunc, swapped: bool = False, in_place: bool = False) -> Callable[[Any, Any], Any]:
@@ -462,10 +351,10 @@ def _plain_operator(ufunc: np.ufunc, swapped: bool = False, in_place: bool = Fal
     return operator
 
 
-_COMPARISONS = {
+_COMPARISONS: dict[str, np.ufunc] = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
 }  # fmt: skip
-_OTHERS = {"matmul": np.matmul, "divmod": np.divmod}
+_OTHERS: dict[str, np.ufunc] = {"matmul": np.matmul, "divmod": np.divmod}
 
 
 def _method(method: str, name: str) -> Callable[..., Any]:
@@ -486,19 +375,18 @@ def _method(method: str, name: str) -> Callable[..., Any]:
 
 def _complete() -> None:
     """Give the class its operators and methods from the tables that the traced array uses."""
-    for name, ufunc in BINARY_OPERATORS.items():
-        forward, reflected = _operators(name, ufunc)
+    for name, ufunc in BINARY.items():
+        forward, reflected = binary_operators(name, _run, _is_spare)
         setattr(ShapeArray, f"__{name}__", forward)
         setattr(ShapeArray, f"__r{name}__", reflected)
         setattr(ShapeArray, f"__i{name}__", _plain_operator(ufunc, in_place=True))
+    for name in UNARY:
+        setattr(ShapeArray, f"__{name}__", unary_operator(name, _run, _is_spare))
     for name, ufunc in _COMPARISONS.items():
         setattr(ShapeArray, f"__{name}__", _plain_operator(ufunc))
     for name, ufunc in _OTHERS.items():
         setattr(ShapeArray, f"__{name}__", _plain_operator(ufunc))
         setattr(ShapeArray, f"__r{name}__", _plain_operator(ufunc, swapped=True))
-    setattr(ShapeArray, "__rpow__", _plain_operator(np.power, swapped=True))
-    for name, ufunc in UNARY_OPERATORS.items():
-        setattr(ShapeArray, f"__{name}__", _unary(name, ufunc))
     for method, (name, writes) in METHODS.items():
         if name in RULES or name in VIEWS or method in RULES or writes is not None:
             setattr(ShapeArray, method, _method(method, name))
@@ -511,18 +399,18 @@ def _creator(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """Stand in for a function that makes arrays: it makes them without data, of any size."""
 
     def create(*arguments: Any, **keywords: Any) -> Any:
-        recorder = _active
+        recorder = active_recorder()
         if recorder is None or recorder.is_quiet or threading.get_ident() != recorder.thread:
             return original(*arguments, **keywords)
         if name in CONVERSIONS:
             return _converted(name, original, arguments, keywords)
-        made = _created(name, original, arguments, keywords)
+        made = made_by_creator(name, original, arguments, keywords)
         return _record("function", name, arguments, keywords, made)
 
     return create
 
 
-@_quiet
+@quiet
 def _converted(name: str, original: Callable[..., Any], arguments: Any, keywords: dict[str, Any]) -> Any:
     source = arguments[0] if arguments else None
     if not isinstance(source, ShapeArray):
@@ -537,29 +425,9 @@ def _converted(name: str, original: Callable[..., Any], arguments: Any, keywords
     return _record("function", "astype", (source,), keywords, RULES["copy"](source._layout, order, np.dtype(dtype)))
 
 
-@_quiet
-def _created(name: str, original: Callable[..., Any], arguments: Any, keywords: dict[str, Any]) -> Made:
-    if name in {"empty", "zeros", "ones", "full"}:
-        shape = arguments[0] if arguments else keywords["shape"]
-        position = 2 if name == "full" else 1
-        default = np.asarray(arguments[1] if len(arguments) > 1 else keywords.get("fill_value")).dtype
-        dtype = keywords.get("dtype", arguments[position] if len(arguments) > position else None)
-        if dtype is None:
-            dtype = default if name == "full" else float
-        lengths = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
-        return Made(lengths, np.dtype(dtype))
-    small = original(*arguments, **keywords)
-    return Made(small.shape, small.dtype)
-
-
 @contextmanager
 def shape_recording(recorder: ShapeRecorder) -> Iterator[None]:
     """Let arrays without data compute, as far as shapes go, and report to `recorder`."""
-    global _active
     elision.prepare()
-    previous, _active = _active, recorder
-    try:
-        with creators_replaced(_creator), declared_kernels_seen(recorder):
-            yield
-    finally:
-        _active = previous
+    with activated(recorder), creators_replaced(_creator), declared_kernels_seen(recorder):
+        yield

@@ -12,6 +12,7 @@ import numpy as np
 
 from accel import elision
 from accel.names import METHODS, WRITES, function_name
+from accel.operators import BINARY, UNARY, binary_operators, unary_operator
 from accel.recording import (
     CONVERSIONS,
     Recorder,
@@ -22,12 +23,13 @@ from accel.recording import (
     unwrap,
 )
 
-__all__ = ["BINARY_OPERATORS", "UNARY_OPERATORS", "TracedArray", "recording"]
+__all__ = ["TracedArray", "recording"]
 
 
 _active: Recorder | None = None
 
 _FAST_POWERS = frozenset({np.square, np.sqrt, np.reciprocal})
+_ONE_BYTE = bytes(1)
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
@@ -81,7 +83,7 @@ class TracedArray(Traced):
             unwrap(self)[unwrap(index)] = unwrap(value)
             return
         if not _is_basic(index):
-            updates = np.broadcast_to(np.uint8(0), self.shape)[unwrap(index)].size
+            updates = np.ndarray(self.shape, np.uint8, _ONE_BYTE, strides=(0,) * self.ndim)[unwrap(index)].size
             recorder.call("method", "put", np.ndarray.__setitem__, (self, index, value), {}, 0, int(updates))
             return
         target = np.ndarray.__getitem__(self, index)
@@ -138,59 +140,14 @@ def _same_window(target: np.ndarray, value: Any) -> bool:
     )
 
 
-def _operators(name: str, ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """Make `__name__` and `__rname__`, which reuse a dying operand where NumPy does."""
-    probed = f"{name}_" if name in {"and", "or"} else name
-    kinds = "fc" if name == "truediv" else "biufc"
-    forward_default, reflected_default = getattr(np.ndarray, f"__{name}__"), getattr(np.ndarray, f"__r{name}__")
-
-    def reuses(spare: Any, other: Any, side: int) -> bool:
-        return elision.is_spare(spare, other, kinds) and elision.binary_elision(probed)[side]
-
-    def forward(self: Any, other: Any) -> Any:
-        recorder, kind = _active, type(other)
-        if recorder is None or not (kind in _SIMPLE or isinstance(other, np.generic)):
-            return forward_default(self, other)
-        left, right = elision.references() or (0, 0)
-        if sys.getrefcount(self) == left and reuses(self, other, 0):
-            return recorder.ufunc(ufunc, "__call__", (self, other), {"out": (self,)})
-        if kind is TracedArray and sys.getrefcount(other) == right and reuses(other, self, 1):
-            return recorder.ufunc(ufunc, "__call__", (other, self), {"out": (other,)})
-        return recorder.ufunc(ufunc, "__call__", (self, other), {})
-
-    def reflected(self: Any, other: Any) -> Any:
-        recorder = _active
-        if recorder is None or type(other) not in _SIMPLE:
-            return reflected_default(self, other)
-        left, _ = elision.references() or (0, 0)
-        if sys.getrefcount(self) == left and reuses(self, other, 1):
-            return recorder.ufunc(ufunc, "__call__", (self, other), {"out": (self,)})
-        return recorder.ufunc(ufunc, "__call__", (other, self), {})
-
-    return forward, reflected
+def _accepts(other: Any) -> bool:
+    return _active is not None and (type(other) in _SIMPLE or isinstance(other, np.generic))
 
 
-def _unary(name: str, ufunc: np.ufunc) -> Callable[[Any], Any]:
-    kinds = "biuf" if name == "abs" else "biufc"
-
-    def operator(self: Any) -> Any:
-        recorder = _active
-        if recorder is None:
-            return ufunc(unwrap(self))
-        dying, _ = elision.references() or (0, 0)
-        if sys.getrefcount(self) == dying and elision.is_spare(self, kinds=kinds) and elision.unary_elision(name):
-            return recorder.ufunc(ufunc, "__call__", (self,), {"out": (self,)})
-        return recorder.ufunc(ufunc, "__call__", (self,), {})
-
-    return operator
-
-
-BINARY_OPERATORS = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
-    "mod": np.remainder, "lshift": np.left_shift, "rshift": np.right_shift, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor,
-}  # fmt: skip
-UNARY_OPERATORS = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
+def _run(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any) -> Any:
+    if _active is None:
+        return ufunc(*unwrap(inputs))
+    return _active.ufunc(ufunc, "__call__", inputs, {} if out is None else {"out": (out,)})
 
 
 def _method(method: str, name: str, writes: int | None) -> Callable[..., Any]:
@@ -202,18 +159,19 @@ def _method(method: str, name: str, writes: int | None) -> Callable[..., Any]:
             return original(unwrap(self), *unwrap(arguments), **unwrap(keywords))
         return recorder.call("method", name, original, (self, *arguments), keywords, writes)
 
-    traced.__name__, traced.__doc__ = method, original.__doc__
+    traced.__name__, traced.__doc__ = method, f"As `numpy.ndarray.{method}`."
     return traced
 
 
 def _complete() -> None:
     """Give the class its operators and methods: one rule for each kind, over the tables of names."""
-    for name, ufunc in BINARY_OPERATORS.items():
-        forward, reflected = _operators(name, ufunc)
+    for name in BINARY:
+        default = getattr(np.ndarray, f"__{name}__"), getattr(np.ndarray, f"__r{name}__")
+        forward, reflected = binary_operators(name, _run, elision.is_spare, _accepts, default)
         setattr(TracedArray, f"__{name}__", forward)
         setattr(TracedArray, f"__r{name}__", reflected)
-    for name, ufunc in UNARY_OPERATORS.items():
-        setattr(TracedArray, f"__{name}__", _unary(name, ufunc))
+    for name in UNARY:
+        setattr(TracedArray, f"__{name}__", unary_operator(name, _run, elision.is_spare))
     for method, (name, writes) in METHODS.items():
         setattr(TracedArray, method, _method(method, name, writes))
 
@@ -239,7 +197,7 @@ def _creator(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
             "function", "copy" if same_dtype else "astype", original, (source, *arguments[1:]), keywords
         )
 
-    create.__name__, create.__doc__ = name, original.__doc__
+    create.__name__, create.__doc__ = name, f"As `numpy.{name}`."
     return create
 
 

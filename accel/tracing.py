@@ -35,8 +35,8 @@ def trace(fn: Callable[..., Any], *arrays: Any, **keywords: Any) -> Trace:
 
     What a trace cannot see (compiled code, loops over single elements, NumPy calls on arrays that never met a traced
     one) is not lost: the time that no recorded call explains, where it is over 5 % of the run and 20 µs, is one
-    operation named ``"opaque"``. Code that tests ``type(x) is np.ndarray`` takes another branch than usual; `isinstance`
-    works. While the trace runs, `np.empty`, `np.zeros`, `np.asarray` and their like make traced arrays.
+    operation named ``"opaque"``. Code that tests ``type(x) is np.ndarray`` takes another branch than usual;
+    `isinstance` works. While the trace runs, `np.empty`, `np.zeros`, `np.asarray` and their like make traced arrays.
 
     Parameters
     ----------
@@ -58,12 +58,12 @@ def trace(fn: Callable[..., Any], *arrays: Any, **keywords: Any) -> Trace:
     --------
     >>> import numpy as np
     >>> from accel.tracing import trace
-    >>> x = np.ones((1000, 8), dtype=np.float32)
+    >>> x = np.ones((1000, 1000), dtype=np.float32)
     >>> found = trace(lambda x: (x * 2 + x).sum(axis=0), x)
     >>> [(op.call, op.cost.flops) for op in found.ops]
-    [('multiply(x, 2)', 8000), ('add(temporary 1, x)', 8000), ('add.reduce(temporary 2)', 7992)]
-    >>> found.result
-    array([3000., 3000., 3000., 3000., 3000., 3000., 3000., 3000.], dtype=float32)
+    [('multiply(x, 2)', 1000000), ('add(temporary 1, x)', 1000000), ('add.reduce(temporary 1)', 999000)]
+    >>> found.result[:3], found.peak_temporary_bytes
+    (array([3000., 3000., 3000.], dtype=float32), 4004000)
     """
     if not callable(fn):
         raise TypeError(f"trace(fn, *arrays) runs a function, so fn must be callable; got {type(fn).__name__}.")
@@ -71,11 +71,12 @@ def trace(fn: Callable[..., Any], *arrays: Any, **keywords: Any) -> Trace:
     described = (*zip(names, arrays, strict=True), *keywords.items())
     shapes_only = _uses_shapes(described)
     recorder = ShapeRecorder(ShapeArray) if shapes_only else Recorder(TracedArray)
+    scope = shape_recording(recorder) if isinstance(recorder, ShapeRecorder) else recording(recorder)
     given = [_wrapped(a, name, recorder) for name, a in zip(names, arrays, strict=True)]
     options = {k: _wrapped(v, k, recorder) for k, v in keywords.items()}
     hidden_nanoseconds()
     recorder.log.clear()
-    with shape_recording(recorder) if shapes_only else recording(recorder):
+    with scope:
         started = clock()
         result = fn(*given, **options)
         ended = clock()
@@ -114,8 +115,8 @@ def _refuse_unfinished(fn: Callable[..., Any], result: Any) -> None:
         kind = "generator" if inspect.isgenerator(result) else "coroutine"
         result.close()
         raise TypeError(
-            f"trace() records what a function does while it runs; {_name(fn)} returned a {kind}, which has done nothing "
-            f"yet. Pass a function that uses it up, such as lambda *a: list({_name(fn)}(*a))."
+            f"trace() records what a function does while it runs; {_name(fn)} returned a {kind}, which has done "
+            f"nothing yet. Pass a function that uses it up, such as lambda *a: list({_name(fn)}(*a))."
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from accel.operations import Op, Trace
 from accel.tracing import array_like, trace
 
@@ -181,7 +182,7 @@ def test_what_needs_values_says_so(function, words):
 
 
 def test_shapes_that_do_not_fit():
-    with pytest.raises(ValueError, match="broadcast|mismatch"):
+    with pytest.raises(ValueError, match=r"broadcast|mismatch"):
         trace(lambda x: x + x[:3], array_like(10))
     with pytest.raises(ValueError, match="inner dimensions"):
         trace(lambda x: x @ x, array_like((3, 4)))

@@ -82,7 +82,8 @@ class Table(Record):
 
 def _alignment(column: Column) -> str:
     side = "left" if column.is_text else "right"
-    return f' style="text-align:{side};white-space:nowrap;font-variant-numeric:tabular-nums"'
+    wrap = "" if column.is_text else "white-space:nowrap;"  # on a phone words may wrap; numbers are read as one
+    return f' style="text-align:{side};{wrap}font-variant-numeric:tabular-nums"'
 
 
 def comparison_table(comparison: Comparison, *, caption: str | None = None) -> Table:
@@ -138,7 +139,8 @@ def machine_table(machine: Machine, *, caption: str | None = None) -> Table:
     """
     roofs = machine.roofs
     facts = {
-        "processor": f"{machine.cpu_name}, {machine.simd_bits}-bit vectors",
+        "processor": machine.cpu_name,
+        "vectors": f"{machine.simd_bits} bits",
         "usable CPUs": f"{machine.usable_cpus} of {machine.logical_cpus}",
         "BLAS": f"{machine.blas.name} {machine.blas.version} {machine.blas.kernel}".rstrip(),
         "peak, float32": format_decimal(machine.peak_flops_per_second("float32"), "FLOP/s"),
@@ -149,7 +151,7 @@ def machine_table(machine: Machine, *, caption: str | None = None) -> Table:
         facts[f"{level}, {format_bytes(sizes[level])}"] = format_decimal(bandwidth, "B/s")
     dispatch = [ceiling.call_seconds for ceiling in roofs.ceilings if ceiling.operation == "add"]
     if dispatch:
-        facts["dispatch overhead"] = f"{format_seconds(min(dispatch))} a NumPy call"
+        facts["dispatch overhead"] = format_seconds(min(dispatch))
     facts["one step of a Python loop"] = format_seconds(roofs.interpreted_seconds)
     return Table(
         caption or f"Measured {roofs.taken_at[:16].replace('T', ' ')} in {format_seconds(roofs.duration_seconds)}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 import threading
 import weakref
@@ -169,36 +170,36 @@ class Recorder:
     def ufunc(self, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Run a ufunc (or one of its methods) on plain arrays and record it."""
         entered = clock()
-        out = keywords.get("out")
-        run: Callable[..., Any] = ufunc if method == "__call__" else getattr(ufunc, method)
         wrapper = self.array_type
+        run: Callable[..., Any] = ufunc if method == "__call__" else getattr(ufunc, method)
         plain = [_plain(x, np.ndarray) if type(x) is wrapper else x for x in inputs]
-        options = keywords
-        if keywords:
-            options = {k: unwrap(v) for k, v in keywords.items()}
+        options = {name: unwrap(value) for name, value in keywords.items()} if keywords else keywords
         started = clock()
         result = run(*plain, **options)
         ended = clock()
         seen_inputs = tuple([self.see(x) if isinstance(x, np.ndarray) else x for x in inputs])
-        seen_keywords = {k: self._seen(v) for k, v in keywords.items() if k != "out"} if keywords else keywords
+        value: Any
+        scalars: tuple[Any, ...] = ()
         if method == "at":
-            return self.finish("ufunc", ufunc, method, seen_inputs, seen_keywords, (seen_inputs[0],), None,
-                                (), entered, started, ended)  # fmt: skip
-        if out is not None:
-            seen_keywords["out"] = True
-            outputs = out if isinstance(out, tuple) else (out,)
-            produced = result if isinstance(result, tuple) else (result,)
-            wrapped = tuple(self._wrap(r) if o is None else o for o, r in zip(outputs, produced, strict=True))
-            seen = tuple(self.see(w) for w in wrapped if isinstance(w, np.ndarray))
-            value: Any = wrapped if isinstance(result, tuple) else wrapped[0]
-            scalars: tuple[Any, ...] = ()
+            value, seen = None, (seen_inputs[0],)
+        elif "out" in keywords:
+            value, seen = self._into(keywords["out"], result)
         elif type(result) is np.ndarray:
-            value = _plain(result, wrapper)
-            seen, scalars = (self.see(result, True),), ()
+            value, seen = _plain(result, wrapper), (self.see(result, True),)
         else:
             value, seen, scalars = self._wrap_all(result)
-        return self.finish("ufunc", ufunc, method, seen_inputs, seen_keywords, seen, value,
-                            scalars, entered, started, ended)  # fmt: skip
+        if keywords:
+            keywords = {name: name == "out" or self._seen(value) for name, value in keywords.items()}
+        return self.finish("ufunc", ufunc, method, seen_inputs, keywords, seen, value, scalars, entered, started, ended)
+
+    def _into(self, out: Any, result: Any) -> tuple[Any, tuple[Seen, ...]]:
+        """Return the caller's own output arrays in the place of the plain ones, and what is seen of them."""
+        if type(out) is tuple and len(out) == 1 and out[0] is not None:
+            return out[0], (self.see(out[0]),)
+        outputs, produced = (x if isinstance(x, tuple) else (x,) for x in (out, result))
+        wrapped = tuple([self._wrap(r) if o is None else o for o, r in zip(outputs, produced, strict=True)])
+        seen = tuple([self.see(w) for w in wrapped if isinstance(w, np.ndarray)])
+        return wrapped if isinstance(result, tuple) else wrapped[0], seen
 
     def call(
         self,
@@ -216,8 +217,8 @@ class Recorder:
         """
         entered = clock()
         originals: dict[int, Any] = {}
-        plain = tuple(unwrap(x, originals) for x in arguments)
-        options = {k: unwrap(v, originals) for k, v in keywords.items()}
+        plain = [unwrap(x, originals) for x in arguments]
+        options = {k: unwrap(v, originals) for k, v in keywords.items()} if keywords else keywords
         me = threading.get_ident()
         nested = me in self.busy
         self.busy.add(me)
@@ -306,6 +307,8 @@ class Recorder:
 
     def _seen(self, value: Any) -> Any:
         """Replace the arrays in an argument by what is seen of them."""
+        if type(value) in _PLAIN_TYPES:
+            return value
         if isinstance(value, np.ndarray):
             return self.see(value)
         if type(value) in (tuple, list):
@@ -323,8 +326,13 @@ def _rebuilt(container: Any, items: list[Any]) -> Any:
     return type(container)._make(items) if hasattr(container, "_make") else type(container)(items)
 
 
+_PLAIN_TYPES = frozenset({int, float, bool, str, slice, type(None), type(Ellipsis)})
+
+
 def unwrap(value: Any, originals: dict[int, Any] | None = None) -> Any:
     """Replace traced arrays by plain views of them, in tuples, lists and dicts too."""
+    if type(value) in _PLAIN_TYPES:
+        return value
     if isinstance(value, Traced):
         plain = _plain(value, np.ndarray)
         if originals is not None:
@@ -352,7 +360,8 @@ def creators_replaced(stand_in: Callable[[str, Callable[..., Any]], Callable[...
     """
     originals = {name: getattr(np, name) for name in _CREATORS}
     for name, original in originals.items():
-        setattr(np, name, stand_in(name, original))
+        # A module imported meanwhile may read the docstring (numpy.ma does) or keep the function: it stays itself.
+        setattr(np, name, functools.wraps(original)(stand_in(name, original)))
     try:
         yield
     finally:

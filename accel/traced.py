@@ -197,7 +197,6 @@ def _creator(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
             "function", "copy" if same_dtype else "astype", original, (source, *arguments[1:]), keywords
         )
 
-    create.__name__, create.__doc__ = name, f"As `numpy.{name}`."
     return create
 
 

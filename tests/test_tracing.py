@@ -632,3 +632,15 @@ def test_overhead(step):
     best = min(untraced() for _ in range(7))
     traced = min(trace(loop, x, y).seconds for _ in range(7))
     assert (traced - best) / 2_000 < 25e-6
+
+
+def test_a_module_first_imported_inside_the_traced_function_loads_as_usual():
+    """NumPy's lazy modules read the docstrings of the functions that tracing stands in for."""
+    code = (
+        "import numpy as np, sys; from accel.tracing import trace\n"
+        "for name in ('ma', 'fft', 'random', 'polynomial'):\n"
+        "    assert 'numpy.ma' not in sys.modules or name != 'ma'\n"
+        "    trace(lambda x: (x + 1, getattr(np, name)), np.ones(3))\n"
+        "assert np.ma.zeros(2).sum() == 0 and type(np.ma.zeros(2).data) is np.ndarray\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

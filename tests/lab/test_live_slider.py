@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import socket
@@ -50,6 +51,13 @@ def answers(url: str) -> bool:
         return False
 
 
+def draw_all_cells(settings: Path) -> None:
+    """Make JupyterLab draw cells that are scrolled out of sight too, so that the browser finds them."""
+    tracker = settings / "@jupyterlab" / "notebook-extension" / "tracker.jupyterlab-settings"
+    tracker.parent.mkdir(parents=True)
+    tracker.write_text(json.dumps({"windowingMode": "none"}))
+
+
 @pytest.fixture
 def lab_url(browser: Browser, tmp_path: Path) -> Iterator[str]:
     """Start JupyterLab on a copy of the chapters (it saves what it opens), with settings of its own."""
@@ -58,6 +66,7 @@ def lab_url(browser: Browser, tmp_path: Path) -> Iterator[str]:
     options = ["--no-browser", "--allow-root", f"--port={port}", "--ip=127.0.0.1", f"--IdentityProvider.token={TOKEN}"]
     folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR")
     environment = os.environ | {name: str(tmp_path / name.lower()) for name in folders}
+    draw_all_cells(Path(environment["JUPYTERLAB_SETTINGS_DIR"]))
     with (tmp_path / "lab.log").open("w") as log:
         server = subprocess.Popen(
             [*lab_command(), *options], cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT

@@ -254,3 +254,12 @@ def test_a_saved_comparison_draws_the_same_chart():
     draw = {"title": "T", "xlabel": "elements"}
     assert plot.scaling(again, **draw) == plot.scaling(sweep(), **draw)
     assert plot.scaling(replace(again, threads=7), **draw) != plot.scaling(sweep(), **draw)
+
+
+def test_the_textbook_roofline_can_be_left_out():
+    far = sweep(("add",))
+    far = replace(far, rows=tuple(replace(row, textbook_seconds=row.measured_seconds / 1000) for row in far.rows))
+    whole, near = (plot.scaling(far, title="T", xlabel="elements", textbook=shown) for shown in (True, False))
+    assert "textbook" in whole.svg
+    assert "textbook" not in near.svg
+    assert near.figure.axes[0].get_ylim()[0] > 100 * whole.figure.axes[0].get_ylim()[0]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from accel.comparison import Comparison, Row
@@ -81,6 +82,7 @@ def scaling(
     size_unit: str = "elements",
     caches: Mapping[str, float] | None = None,
     baseline: str | None = None,
+    textbook: bool = True,
     alt: str | None = None,
 ) -> Chart:
     """Draw a sweep over sizes: measured, predicted and textbook, with a shape for each function.
@@ -95,6 +97,8 @@ def scaling(
         Level to the size, in the unit of the sweep, at which the working set fills that level.
     baseline : str, optional
         The function that the others are compared with; drawn in grey.
+    textbook : bool
+        Whether to draw the textbook roofline; without it the axis need not reach down to that bound.
 
     Raises
     ------
@@ -102,6 +106,8 @@ def scaling(
         If an option is unknown, no function has two sizes, or a row lacks what the quantity divides.
     """
     shown = _check_scaling(comparison, quantity, size_unit, baseline)
+    if not textbook:
+        comparison = replace(comparison, rows=tuple(replace(row, textbook_seconds=math.nan) for row in comparison.rows))
     figure, axes = blank()
     values = [value for row in comparison.rows for value in _all_values(shown, row)]
     xlim = limits((row.size for row in comparison.rows), below=1.25, above=1.25)

@@ -1,4 +1,5 @@
-// Gives the handles of ipywidgets' sliders the name and the value that stand beside them, for screen readers.
+// Gives the handles of ipywidgets' sliders the name and the value that stand beside them, for screen readers, and takes
+// away what promises more than a page without a kernel can do.
 (function () {
   "use strict";
   function describe(slider) {
@@ -9,8 +10,12 @@
       return;
     }
     set(handle, "aria-label", label.textContent.trim() || "value");
+    if (label.title === "null") {
+      label.removeAttribute("title");
+    }
     if (readout) {
       set(handle, "aria-valuetext", readout.textContent.trim());
+      set(readout, "contenteditable", "false");
     }
   }
   // Only on a change, or the observer below would wake itself for ever.

@@ -40,7 +40,7 @@ def test_every_slider_has_a_name_and_says_its_value(page: str, site_url: str, br
     browser.open(f"{site_url}/{page}.html")
     for slider in browser.all(".noUi-handle"):
         assert slider.get_attribute("aria-label"), "screen readers would say nothing"
-        readout = browser.script("return arguments[0].closest('.jupyter-widgets').innerText", slider)
+        readout = browser.script("return arguments[0].closest('.widget-slider').innerText", slider)
         assert slider.get_attribute("aria-valuetext") in readout
 
 
@@ -54,9 +54,11 @@ def test_nothing_is_wider_than_the_screen(page: str, width: int, site_url: str, 
     try:
         browser.open(f"{site_url}/{page}.html")
         assert browser.script("return document.documentElement.scrollWidth") <= width
-        for slider in browser.all(".widget-hslider"):
-            box = slider.rect
+        for part in browser.all(".widget-hslider, .widget-hslider > *"):
+            box = part.rect
             assert box["x"] >= 0
             assert box["x"] + box["width"] <= width
+        for track in browser.all(".widget-hslider .slider-container"):
+            assert track.rect["width"] >= 140, "too short to hit a position with a finger"
     finally:
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -12,7 +12,7 @@ import numpy as np
 
 from accel.cost import Cost
 from accel.counting import Work
-from accel.description import Description, arrays_in, dtype_name
+from accel.description import Description, dtype_name
 from accel.layout import addressed_elements, is_contiguous
 from accel.operations import Buffer, Op, Operand
 from accel.recording import Event, Recorder, Seen
@@ -51,6 +51,7 @@ class Assembly:
         self._live_bytes = self._live_arrays = self._temporaries = self._foreign = 0
         self._fresh = self._reused = 0
         self._patterns: dict[Any, tuple[Op, tuple[int, ...], tuple[int, ...]]] = {}
+        self._operands: dict[tuple[int, int, int], Operand] = {}
         self.buffers: dict[int, Buffer] = {}
         self.peak_bytes = self.peak_arrays = 0
         for number in recorder.labels:
@@ -131,23 +132,32 @@ class Assembly:
         offset = seen.address - self._recorder.buffers[seen.buffer][1]
         return {"buffer": buffer, "offset_bytes": offset, "label": self._labels[seen.buffer]}
 
+    def _moved(self, operand: Operand, seen: Seen) -> Operand:
+        """Return the operand at the place of an array that is its like in all else."""
+        key = id(operand), seen.buffer, seen.address
+        if key not in self._operands:
+            self._operands[key] = _changed(operand, **self._place(seen))
+        return self._operands[key]
+
     def _op(self, index: int, event: Event) -> Op:
         """Describe an event; one that repeats an earlier one's pattern differs only in where its arrays lie."""
-        seen = [*arrays_in((event.arguments, tuple(event.keywords.values()))), *event.results]
-        pattern = _pattern(event, seen)
+        pattern, seen = _pattern(event)
         fresh, reused, self._fresh, self._reused = self._fresh, self._reused, 0, 0
         known = self._patterns.get(pattern) if pattern is not None else None
         if known is None:
             op, reads, writes = self._described(event, seen)
             if pattern is not None:
                 self._patterns[pattern] = op, reads, writes
+            operands, results = op.operands, op.results
         else:
             op, reads, writes = known
+            operands = tuple([self._moved(o, seen[i]) for o, i in zip(op.operands, reads, strict=True)])
+            results = tuple([self._moved(o, seen[i]) for o, i in zip(op.results, writes, strict=True)])
         return _changed(
             op,
             index=index,
-            operands=tuple(_changed(o, **self._place(seen[i])) for o, i in zip(op.operands, reads, strict=True)),
-            results=tuple(_changed(o, **self._place(seen[i])) for o, i in zip(op.results, writes, strict=True)),
+            operands=operands,
+            results=results,
             fresh_bytes=fresh,
             reused_bytes=reused,
             seconds=(event.ended - event.started) * 1e-9,
@@ -210,28 +220,39 @@ def _changed(item: Item, **changes: Any) -> Item:
     return copy
 
 
-def _pattern(event: Event, seen: list[Seen]) -> Any:
-    """Return a key that is equal for calls that differ only in where their arrays lie; None where there is none."""
-    first: dict[int, tuple[int, int]] = {}
-    arrays = []
-    for s in seen:
-        number, address = first.setdefault(s.buffer, (len(first), s.address))
-        arrays.append((number, s.address - address, s.shape, s.strides, s.dtype))
-    rest = tuple(
-        [None if isinstance(v, Seen) else (type(v), repr(v)) if type(v) is slice else (type(v), v)
-         for v in (*event.arguments, *event.keywords.values()) if not isinstance(v, tuple)]
-    )  # fmt: skip
-    nested = repr([v for v in (*event.arguments, *event.keywords.values()) if isinstance(v, tuple)
-                   and not isinstance(v, Seen) and not any(isinstance(w, Seen) for w in v)])  # fmt: skip
-    key = (
-        event.kind, event.function, event.method, tuple(event.keywords), event.scalar_results, event.code,
-        _instruction(event.code, event.instruction), tuple(arrays), rest, nested,
-    )  # fmt: skip
+def _pattern(event: Event) -> tuple[Any, list[Seen]]:
+    """Return a key and the arrays in order: calls with equal keys differ only in where their arrays lie.
+
+    The key is None where an argument cannot be compared.
+    """
+    seen: list[Seen] = []
+    key: list[Any] = [
+        event.kind, event.function, event.method, event.scalar_results, event.code, event.instruction,
+        *event.keywords,
+    ]  # fmt: skip
+    _describe((*event.arguments, *event.keywords.values(), *event.results), key, seen, {})
+    pattern = tuple(key)
     try:
-        hash(key)
+        hash(pattern)
     except TypeError:
-        return None
-    return key
+        return None, seen
+    return pattern, seen
+
+
+def _describe(values: tuple[Any, ...], key: list[Any], seen: list[Seen], first: dict[int, tuple[int, int]]) -> None:
+    for value in values:
+        kind = type(value)
+        if kind is Seen:
+            seen.append(value)
+            buffer, address, *rest = value
+            number, origin = first.setdefault(buffer, (len(first), address))
+            key += (number, address - origin, *rest)
+        elif kind is tuple:
+            key.append("(")
+            _describe(value, key, seen, first)
+            key.append(")")
+        else:
+            key += (kind, repr(value) if kind is slice else value)
 
 
 def _cost(
@@ -239,16 +260,17 @@ def _cost(
 ) -> Cost:
     """Each distinct operand read once, each result written once; no write-allocate where its memory is read too.
 
-    `empty` writes nothing; a scalar result is written, but not to memory that has to be fetched first.
+    `empty` does none of this: it reserves memory. A scalar result is written, but not to memory to be fetched first.
     """
+    if name == "empty":
+        return Cost()
     distinct = {(o.buffer, o.offset_bytes, o.shape, o.strides): o for o in operands}.values()
-    written = () if name == "empty" else results
     return Cost(
         flops=work.flops,
         special=work.special,
         bytes_read=sum(o.nbytes for o in distinct),
-        bytes_written=sum(r.nbytes for r in written) + sum(d.itemsize for d in scalars if d is not None),
-        bytes_write_allocate=sum(r.nbytes for r in written if not any(_overlap(r, o) for o in operands)),
+        bytes_written=sum(r.nbytes for r in results) + sum(d.itemsize for d in scalars if d is not None),
+        bytes_write_allocate=sum(r.nbytes for r in results if not any(_overlap(r, o) for o in operands)),
         calls=1,
     )
 

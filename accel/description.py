@@ -19,6 +19,8 @@ __all__ = ["Description", "arrays_in", "dtype_name", "promotable", "resolved_dty
 
 _OVERWRITERS = frozenset({"copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis", "fill"})
 """Functions that write to their first argument without reading it."""
+_MAKERS = frozenset({"empty", "zeros", "ones", "full"})
+"""Functions that look only at the shape of the array they are given, if they are given one."""
 _GATHERS = frozenset({"take", "compress", "extract", "take_along_axis"})
 """Functions that read as many elements of their first argument as they return."""
 _LAST_AXIS = frozenset({"sort", "argsort", "partition", "argpartition", "diff"})
@@ -66,7 +68,7 @@ class Description:
         given = list(self.event.arguments)
         if self.event.kind != "ufunc":
             out = self.arguments.get("out")
-            if self.name in _OVERWRITERS:
+            if self.name in _OVERWRITERS or self.name in _MAKERS:
                 given = given[1:]
             elif isinstance(out, Seen) and any(a is out for a in given):
                 del given[max(i for i, a in enumerate(given) if a is out)]

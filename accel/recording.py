@@ -134,6 +134,17 @@ class Recorder:
         self.busy: set[int] = set()
         """Threads that are inside a NumPy function whose own internal calls are not to be recorded."""
 
+    def hears_creator(self, frame: Any) -> bool:
+        """Tell whether an array made by the code in `frame` belongs to the trace.
+
+        It does not within a NumPy function (that one is the call to record), within NumPy's own modules, in another
+        thread, or while a module is imported, which would keep the traced array for good.
+        """
+        me = threading.get_ident()
+        if me != self.thread or me in self.busy or frame.f_code.co_name == "<module>":
+            return False
+        return not frame.f_globals.get("__name__", "").startswith("numpy.")
+
     def adopt(self, owner: Any, nbytes: int, address: int, created: bool) -> int:
         """Give the memory of `owner` a number and follow its life."""
         number = len(self.buffers)
@@ -179,6 +190,7 @@ class Recorder:
         ended = clock()
         seen_inputs = tuple([self.see(x) if isinstance(x, np.ndarray) else x for x in inputs])
         value: Any
+        seen: tuple[Any, ...]
         scalars: tuple[Any, ...] = ()
         if method == "at":
             value, seen = None, (seen_inputs[0],)
@@ -189,7 +201,7 @@ class Recorder:
         else:
             value, seen, scalars = self._wrap_all(result)
         if keywords:
-            keywords = {name: name == "out" or self._seen(value) for name, value in keywords.items()}
+            keywords = {name: name == "out" or self._seen(given) for name, given in keywords.items()}
         return self.finish("ufunc", ufunc, method, seen_inputs, keywords, seen, value, scalars, entered, started, ended)
 
     def _into(self, out: Any, result: Any) -> tuple[Any, tuple[Seen, ...]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -400,7 +399,7 @@ def _creator(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
     def create(*arguments: Any, **keywords: Any) -> Any:
         recorder = active_recorder()
-        if recorder is None or recorder.is_quiet or threading.get_ident() != recorder.thread:
+        if recorder is None or recorder.is_quiet or not recorder.hears_creator(sys._getframe(1)):
             return original(*arguments, **keywords)
         if name in CONVERSIONS:
             return _converted(name, original, arguments, keywords)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -183,8 +182,8 @@ def _creator(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """Stand in for a function that makes arrays and that NumPy lets no subclass see."""
 
     def create(*arguments: Any, **keywords: Any) -> Any:
-        recorder, me = _active, threading.get_ident()
-        if recorder is None or me in recorder.busy or me != recorder.thread:
+        recorder = _active
+        if recorder is None or not recorder.hears_creator(sys._getframe(1)):
             return original(*arguments, **keywords)
         if name not in CONVERSIONS or not arguments or not isinstance(arguments[0], np.ndarray):
             return recorder.call("function", name, original, arguments, keywords)

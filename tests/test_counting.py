@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from accel.cost import Cost
 from accel.counting import Call, Work, count, elementwise_flops, is_special
+from accel.kernels import elementwise, gelu, matmul
 from accel.tracing import trace
 
 N, M = 12, 7
@@ -225,3 +227,25 @@ def test_attention(n):
     found = trace(attention, *arrays)
     assert found.cost.flops == 2 * 2 * n * n * 4 + (n * n - n) * 2 + 2 * n * n
     assert found.cost.special == n * n
+
+
+MATRICES = (np.ones((24, 16)), np.ones((16, 20)))
+KERNELS = {
+    "gelu.unfused": (gelu.unfused, np.linspace(-3, 3, 300_000, dtype=np.float32)),
+    "gelu.expression": (gelu.expression, np.linspace(-3, 3, 300_000, dtype=np.float32)),
+    "gelu.in_place": (gelu.in_place, np.linspace(-3, 3, 300_000, dtype=np.float32)),
+    "gelu.blocked": (gelu.blocked, np.linspace(-3, 3, 300_000, dtype=np.float32)),
+    "matmul.vectorized": (matmul.vectorized, *MATRICES),
+    "matmul.tiled": (matmul.tiled, *MATRICES),
+    "matmul.outer_product": (matmul.outer_product, *MATRICES),
+    "elementwise.add": (elementwise.add, np.ones(1000), np.ones(1000)),
+    "elementwise.multiply": (elementwise.multiply, np.ones(1000), np.ones(1000)),
+    "elementwise.triad": (elementwise.triad, np.ones(1000), np.ones(1000), 2.0),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_cost_what_they_declare(name):
+    """Two counts of the same work, derived apart: by hand from the formula, and from the calls that were seen."""
+    kernel, *arguments = KERNELS[name]
+    assert replace(trace(kernel, *arguments).cost, interpreted=0) == kernel.cost(*arguments)

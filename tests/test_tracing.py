@@ -453,6 +453,27 @@ def test_arrays_that_escape_are_ordinary_arrays_afterwards():
     assert repr(kept[0]) == "array([2., 5., 5.])"
 
 
+def test_modules_imported_within_a_trace_keep_no_traced_arrays(tmp_path, monkeypatch):
+    (tmp_path / "imported_within.py").write_text("import numpy as np\nkept = np.zeros(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def function(x):
+        import imported_within
+
+        return x + imported_within.kept
+
+    assert trace(function, np.ones(3)).result.tolist() == [1.0] * 3
+    import imported_within
+
+    assert type(imported_within.kept) is np.ndarray
+    code = (
+        "import numpy as np, accel.tracing as t; t.trace(lambda x: np.ma.masked, np.ones(3)); "
+        "print(type(np.ma.masked.data))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "<class 'numpy.ndarray'>"
+
+
 def test_numpy_is_as_it_was_afterwards():
     before = {name: getattr(np, name) for name in ("empty", "zeros", "asarray", "array", "arange")}
     with pytest.raises(ZeroDivisionError):

@@ -17,10 +17,13 @@ _HOMES = {
     "Comparison": "accel.comparison",
     "Cost": "accel.cost",
     "Machine": "accel.machine",
+    "MachineFileError": "accel.storage",
     "Measurement": "accel.measurement",
+    "Op": "accel.tracing",
+    "Operand": "accel.tracing",
     "Prediction": "accel.prediction",
-    "Trace": "accel.operations",
-    "array_like": "accel.shapes",
+    "Trace": "accel.tracing",
+    "array_like": "accel.tracing",
     "calibrate": "accel.calibration",
     "compare": "accel.comparison",
     "measure": "accel.measurement",
@@ -37,7 +40,9 @@ _COURSE = {
     "unfused_gelu": ("accel.kernels.gelu", "unfused"),
     "vectorized_matmul": ("accel.kernels.matmul", "vectorized"),
 }
-_MODULES = frozenset({"cost", "explore", "kernels", "machine", "measurement", "plot", "roofline"})
+_MODULES = frozenset(
+    {"cost", "explore", "figure", "kernels", "machine", "measurement", "plot", "roofline", "storage", "tables"}
+)
 
 __all__ = sorted([*_HOMES, *_COURSE, *_MODULES])
 

@@ -242,6 +242,8 @@ _STREAM_OPERATION = {
     "in place": "multiply:scalar",
     "in place + read": "minimum",
     "reduce": "maximum.reduce",
+    "strided": "multiply:scalar",
+    "gather": "take",
 }
 """The operation whose call cost is inside each stream's total."""
 

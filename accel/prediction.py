@@ -8,21 +8,22 @@ was measured for passes of the same shape.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from accel.cost import Cost
 from accel.machine import Machine
 from accel.measurement import format_seconds
-from accel.operations import Op, Trace
 from accel.pricing import Price, PriceList
 from accel.records import Record
 from accel.reuse import ReuseStack, piece_of
 from accel.roofline import textbook_seconds
 from accel.tracing import trace
+from accel.tracing.operations import Op, Trace
 
 UNTRACED_RUNS = 5
+FOLLOWED_OPS = 1000
 
 __all__ = ["OpPrediction", "Prediction", "predict", "predict_trace"]
 
@@ -174,18 +175,35 @@ def _predicted(op: Op, price: Price) -> OpPrediction:
     )
 
 
-def _steady_distances(ops: Iterable[Op], *, limit_bytes: float) -> list[list[float]]:
-    """Return each op's reuse distance by operand and result, for a function that has run before."""
+def _steady_distances(ops: Sequence[Op], *, limit_bytes: float) -> list[list[float]]:
+    """Return each op's reuse distance by operand and result, for a function that has run before.
+
+    Of a long trace the first ops are followed; the others are as far from their last use as the same calls before them.
+    """
     stack = ReuseStack(limit_bytes)
     groups = [[piece_of(operand) for operand in (*op.operands, *op.results)] for op in ops]
-    for group in groups:
+    for group in groups[-FOLLOWED_OPS:]:
         stack.touch(group)
-    return [stack.touch(group) for group in groups]
+    distances = [stack.touch(group) for group in groups[:FOLLOWED_OPS]]
+    latest = {_call_site(op): found for op, found in zip(ops, distances, strict=False)}
+    for op, group in zip(ops[FOLLOWED_OPS:], groups[FOLLOWED_OPS:], strict=True):
+        distances.append(latest.get(_call_site(op)) or [piece.footprint_bytes for piece in group])
+    return distances
+
+
+def _call_site(op: Op) -> tuple[Any, ...]:
+    """Identify the same call in a loop."""
+    return op.name, op.function, op.line, op.instruction, len(op.operands), len(op.results)
 
 
 def _textbook(traced: Trace, machine: Machine, threads: int) -> float:
-    """Return the plain roofline's time: arguments read and the last result written, once."""
-    arguments = sum(b.nbytes for b in traced.buffers.values() if not b.created)
-    result = traced.ops[-1].results[0].nbytes if traced.ops and traced.ops[-1].results else 0
+    """Return the plain roofline's time: what is touched of arguments and result, once."""
+    windows: dict[int, dict[Any, int]] = {}
+    for op in traced.ops:
+        for array in (*op.operands, *op.results):
+            buffer = traced.buffers[array.buffer]
+            if not buffer.created or buffer.label == "result":
+                windows.setdefault(array.buffer, {})[array.offset_bytes, array.shape, array.strides] = array.nbytes
+    touched = sum(min(traced.buffers[number].nbytes, sum(seen.values())) for number, seen in windows.items())
     dtype = next((op.dtype for op in traced.ops if op.dtype in ("float32", "float64")), "float32")
-    return textbook_seconds(traced.cost, arguments + result, machine, dtype, threads)
+    return textbook_seconds(traced.cost, touched, machine, dtype, threads)

@@ -11,12 +11,15 @@ from functools import cached_property
 import numpy as np
 
 from accel.machine import Ceiling, Machine, MatmulRate, interpolate
-from accel.operations import Op, Operand
 from accel.reuse import piece_of
+from accel.tracing.operations import Op, Operand
 
 __all__ = ["Price", "PriceList"]
 
 SCALAR = ":scalar"
+GATHERS = frozenset({"take"})
+NEAREST = 0.05
+"""Squared distance between shapes, in octaves, below which a measured product is as good as the shape itself."""
 PROXIES = {
     "less": "greater", "less_equal": "greater", "greater_equal": "greater", "equal": "greater", "not_equal": "greater",
     "floor_divide": "divide", "remainder": "divide", "reciprocal": "divide", "positive": "copy", "fmax": "maximum",
@@ -132,6 +135,8 @@ class PriceList:
         """Return the measured cost of an operation, of its closest relative, or of the closest dtype."""
         base, _, variant = name.partition(":")
         suffix = f":{variant}" if variant else ""
+        if variant == "strided" and (name, dtype) not in self._ceilings:
+            dtype = "float32" if np.dtype(dtype).itemsize <= 4 else "float64"
         candidates = [base, PROXIES.get(base, base), "add.reduce" if ".reduce" in base else "exp" if special else "add"]
         float_like = "float32" if np.dtype(dtype).itemsize <= 4 else "float64"
         for candidate in candidates:
@@ -160,9 +165,18 @@ class PriceList:
         elif self._has_scalar(op) and not reduces:
             inner = self._ceiling(name + SCALAR, dtype, special=special)
             call = inner.call_seconds if op.scalars else call
+        element = max(inner.element_seconds, self._gap_seconds(op, dtype))
         rows = op.rows if op.rows > 1 else 0
-        arithmetic = inner.element_seconds * size + inner.row_seconds * rows + self._cast_seconds(op)
+        arithmetic = element * size + inner.row_seconds * rows + self._cast_seconds(op)
         return call * op.count, arithmetic, op.name
+
+    def _gap_seconds(self, op: Op, dtype: str) -> float:
+        """Return what an element costs at least where operands have gaps: no vector loop takes them."""
+        gaps = any(
+            array.strides and array.shape[-1] > 1 and array.strides[-1] not in (0, np.dtype(array.dtype).itemsize)
+            for array in (*op.operands, *op.results)
+        )
+        return self._ceiling("add:strided", dtype).element_seconds if gaps else 0.0
 
     @staticmethod
     def _has_scalar(op: Op) -> bool:
@@ -186,39 +200,20 @@ class PriceList:
     def _memory(self, op: Op, distances: Sequence[float]) -> tuple[float, str, float]:
         """Return (seconds, level, relative spread) of the traffic of a call."""
         arrays = [*op.operands, *op.results]
-        if not arrays:
+        traffic = _traffic(op, arrays, distances)
+        if not traffic:
             return 0.0, "L1", self._roofs.spread_fraction
-        updated = {(o.buffer, o.offset_bytes) for o in op.operands} & {(r.buffer, r.offset_bytes) for r in op.results}
-        traffic: dict[tuple[int, int, tuple[int, ...]], tuple[float, float]] = {}
-        for array, distance in zip(arrays, distances, strict=True):
-            times = 2 if (array.buffer, array.offset_bytes) in updated else 1
-            traffic[array.buffer, array.offset_bytes, array.strides] = (
-                piece_of(array).footprint_bytes * times,
-                distance,
-            )
-        shape = self._stream_shape(op, arrays, bool(updated))
-        stream = self._streams.get(shape) or self._streams["1R1W"]
-        sizes, largest = stream.working_set_bytes, self.largest_working_set_bytes
-        seconds = spread = 0.0
-        for moved, distance in traffic.values():
-            at = min(distance, largest)
-            seconds += moved * interpolate(at, sizes, stream.seconds_per_byte)
-            spread += moved * interpolate(at, sizes, stream.spread_fraction)
-        moved = sum(m for m, _ in traffic.values())
-        farthest = max(traffic.values(), key=lambda part: part[0] * min(part[1], largest))[1]
-        return seconds, self.machine.level_of(farthest), spread / moved if moved else 0.0
-
-    @staticmethod
-    def _stream_shape(op: Op, arrays: Sequence[Operand], updates: bool) -> str:
-        """Name the stream shape of a call by what it reads and writes at full size."""
-        full = max(array.nbytes for array in arrays)
-        reads = {(o.buffer, o.offset_bytes) for o in op.operands if o.nbytes * 2 > full}
-        writes = [r for r in op.results if r.nbytes * 2 > full]
-        if not writes:
-            return "reduce"
-        if updates:
-            return "in place" if len(reads) <= 1 else "in place + read"
-        return "1R1W" if len(reads) <= 1 else "2R1W"
+        dense = _stream_shape(op, arrays)
+        largest = self.largest_working_set_bytes
+        seconds = spread = moved = 0.0
+        for part in traffic:
+            stream = self._streams.get(part.shape or dense) or self._streams["1R1W"]
+            at = min(part.distance_bytes, largest)
+            seconds += part.moved_bytes * interpolate(at, stream.working_set_bytes, stream.seconds_per_byte)
+            spread += part.moved_bytes * interpolate(at, stream.working_set_bytes, stream.spread_fraction)
+            moved += part.moved_bytes
+        farthest = max(traffic, key=lambda part: part.moved_bytes * min(part.distance_bytes, largest))
+        return seconds, self.machine.level_of(farthest.distance_bytes), spread / moved if moved else 0.0
 
     def _pages(self, op: Op) -> float:
         """Return what newly mapped result memory costs."""
@@ -242,6 +237,48 @@ class PriceList:
         return ProductModel(self._roofs.matmuls, self.threads)
 
 
+@dataclass(frozen=True, slots=True)
+class _Traffic:
+    """Bytes that a call moves for one operand."""
+
+    moved_bytes: float
+    distance_bytes: float
+    shape: str
+    """Stream shape where the operand has one of its own; empty where it streams with the others."""
+
+
+def _traffic(op: Op, arrays: Sequence[Operand], distances: Sequence[float]) -> list[_Traffic]:
+    """Return what each distinct operand moves; one that is updated moves twice."""
+    read = {(o.buffer, o.offset_bytes) for o in op.operands}
+    written = {(r.buffer, r.offset_bytes) for r in op.results}
+    parts: dict[tuple[int, int, tuple[int, ...]], _Traffic] = {}
+    for index, (array, distance) in enumerate(zip(arrays, distances, strict=True)):
+        piece = piece_of(array)
+        times = 2 if (array.buffer, array.offset_bytes) in read & written else 1
+        shape, moved = "", float(piece.footprint_bytes)
+        if op.name in GATHERS and index == (0 if op.operands else -1):
+            # One line for each element taken, wherever it lies: the distance is that of the whole source.
+            shape, moved = "gather", 64.0 * max((r.size for r in op.results), default=0)
+        elif (
+            piece.footprint_bytes >= 16 * array.nbytes // np.dtype(array.dtype).itemsize * 4 and not array.is_contiguous
+        ):
+            shape = "strided"
+        parts[array.buffer, array.offset_bytes, array.strides] = _Traffic(moved * times, distance, shape)
+    return list(parts.values())
+
+
+def _stream_shape(op: Op, arrays: Sequence[Operand]) -> str:
+    """Name the stream shape of a call by what it reads and writes at full size."""
+    full = max(array.nbytes for array in arrays)
+    reads = {(o.buffer, o.offset_bytes) for o in op.operands if o.nbytes * 2 > full}
+    writes = {(r.buffer, r.offset_bytes) for r in op.results if r.nbytes * 2 > full}
+    if not writes:
+        return "reduce"
+    if reads & writes:
+        return "in place" if len(reads) <= 1 else "in place + read"
+    return "1R1W" if len(reads) <= 1 else "2R1W"
+
+
 class ProductModel:
     """Time of a matrix product of any shape, from the shapes measured.
 
@@ -255,6 +292,8 @@ class ProductModel:
             if rate.threads == threads:
                 self._rates.setdefault(rate.dtype, []).append(rate)
         self._weights = {dtype: _positive_fit(rates) for dtype, rates in self._rates.items()}
+        self._misses = {dtype: self._missed(dtype) for dtype in self._rates}
+        self._known: dict[tuple[str, int, int, int], float] = {}
 
     def seconds(self, dtype: str, m: int, k: int, n: int) -> float:
         """Return the predicted seconds of one (m x k) @ (k x n)."""
@@ -264,15 +303,19 @@ class ProductModel:
             dtype = (
                 "float64" if "float64" in self._weights and np.dtype(dtype).itemsize > 4 else next(iter(self._weights))
             )
-        fitted = float(_terms(m, k, n) @ self._weights[dtype])
-        here = np.log2([m, k, n])
-        total = weight = 0.0
-        for rate in self._rates[dtype]:
-            distance = float(np.sum((np.log2([rate.m, rate.k, rate.n]) - here) ** 2))
-            near = 1 / (distance + 0.05)
-            total += near * math.log(rate.seconds / float(_terms(rate.m, rate.k, rate.n) @ self._weights[dtype]))
-            weight += near
-        return fitted * math.exp(total / weight)
+        if (dtype, m, k, n) not in self._known:
+            shapes, misses = self._misses[dtype]
+            near = 1 / (((shapes - np.log2([m, k, n])) ** 2).sum(axis=1) + NEAREST)
+            fitted = float(_terms(m, k, n) @ self._weights[dtype])
+            self._known[dtype, m, k, n] = fitted * math.exp(float(near @ misses / near.sum()))
+        return self._known[dtype, m, k, n]
+
+    def _missed(self, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return the logarithms of the measured shapes, and of what was measured over what is fitted."""
+        rates = self._rates[dtype]
+        fitted = [float(_terms(rate.m, rate.k, rate.n) @ self._weights[dtype]) for rate in rates]
+        shapes = np.log2([[rate.m, rate.k, rate.n] for rate in rates])
+        return shapes, np.log([rate.seconds / fit for rate, fit in zip(rates, fitted, strict=True)])
 
 
 def _terms(m: int, k: int, n: int) -> np.ndarray:

@@ -21,10 +21,28 @@ Batch = dict[Key, Callable[[], Any]]
 KIB, MIB = 2**10, 2**20
 BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "greater")
 UNARY = ("negative", "absolute", "sqrt", "square", "exp", "log", "tanh", "sin", "cos", "rint")
+CASTS = (
+    ("float32", "float64"),
+    ("float64", "float32"),
+    ("int64", "float64"),
+    ("int32", "float64"),
+    ("float16", "float32"),
+    ("float32", "float16"),
+)
 HEAVY = ("sqrt", "exp", "log", "tanh", "sin", "cos", "divide", "power")
 REDUCTIONS = ("add", "maximum")
 STREAM_SHAPES = ("1R1W", "2R1W", "in place", "in place + read", "reduce")
-STREAM_BYTES_PER_ELEMENT = {"1R1W": 8, "2R1W": 12, "in place": 8, "in place + read": 12, "reduce": 4}
+SCATTERED = ("strided", "gather")
+"""Passes that use one element of each cache line: in order, and in random order."""
+STREAM_BYTES_PER_ELEMENT = {
+    "1R1W": 8,
+    "2R1W": 12,
+    "in place": 8,
+    "in place + read": 12,
+    "reduce": 4,
+    "strided": 64,
+    "gather": 64,
+}
 """Algorithmic bytes that one float32 element costs in a pass of each shape."""
 STREAM_OPERANDS = {"1R1W": 2, "2R1W": 3, "in place": 1, "in place + read": 2, "reduce": 1}
 TINY_ELEMENTS = 16
@@ -51,6 +69,7 @@ class Plan:
     seconds_per_probe: float
     working_sets: tuple[int, ...]
     roof_working_sets: tuple[int, ...]
+    scattered_working_sets: tuple[int, ...]
     dtypes: tuple[str, ...]
     thread_counts: tuple[int, ...]
     stream_shapes: tuple[str, ...]
@@ -80,13 +99,14 @@ def plan_for(machine: Machine, *, quick: bool) -> Plan:
     if quick:
         coarse = tuple(size for size in (2**14, 2**18, 2**20, 2**22, 2**23, 2**24, 2**25, 2**26) if size <= largest)
         return Plan(
-            1, 2.5, 3, 3e-3, coarse, coarse, ("float32", "float64"), threads, ("1R1W", "2R1W", "reduce"),
+            1, 2.5, 3, 3e-3, coarse, coarse, coarse[::3], ("float32", "float64"), threads, ("1R1W", "2R1W", "reduce"),
             ("add", "multiply", "divide", "sqrt", "exp", "tanh", "power"), ("exp",), SQUARE[1:8:2] + SKINNY[:3],
             pages[1:4], ("load", "copy"),
         )  # fmt: skip
     return Plan(
         2, 17.0, 3, 3e-3, tuple(size for size in ladder if size <= largest),
-        tuple(2**k for k in range(13, 33) if 2**k <= largest), ("float32", "float64"), threads, STREAM_SHAPES,
+        tuple(2**k for k in range(13, 33) if 2**k <= largest), tuple(2**k for k in range(14, 33, 2) if 2**k <= largest),
+        ("float32", "float64"), threads, STREAM_SHAPES,
         BINARY + UNARY, HEAVY, SQUARE + SKINNY, pages, ("load", "copy", "triad", "copy, non-temporal"),
     )  # fmt: skip
 
@@ -98,11 +118,18 @@ def batches(plan: Plan, *, numba: bool) -> list[tuple[int, Callable[[], Batch]]]
         peak = _fma_batch if numba else _product_peak_batch
         jobs += [(t, partial(peak, dtype, t)) for t in plan.thread_counts]
         jobs += [(1, partial(_operation_batch, plan.operations, dtype)), (1, partial(_row_batch, dtype))]
+        jobs.append((1, partial(_strided_batch, dtype)))
         jobs += [(t, partial(_product_batch, plan.products, dtype, t)) for t in plan.thread_counts]
-    jobs += [(1, _cast_batch), (1, _interpreter_batch), (1, partial(_page_batch, plan.page_bytes))]
+    jobs += [
+        (1, _cast_batch),
+        (1, _other_dtype_batch),
+        (1, _interpreter_batch),
+        (1, partial(_page_batch, plan.page_bytes)),
+    ]
     arena = aligned(max(plan.working_sets + plan.roof_working_sets) // 4 + ARENA_SLACK)
     jobs.append((1, partial(_overlap_batch, plan.heavy, arena)))
     jobs += [(1, partial(_stream_batch, plan.stream_shapes, size, arena)) for size in plan.working_sets]
+    jobs += [(1, partial(_scattered_batch, size, arena)) for size in plan.scattered_working_sets]
     for size in plan.roof_working_sets:
         if numba:
             streams = plan.compiled_streams
@@ -202,16 +229,43 @@ def _row_batch(dtype: str) -> Batch:
     return batch
 
 
+def _strided_batch(dtype: str) -> Batch:
+    """Operands with gaps, which no vector loop takes."""
+    batch: Batch = {}
+    for n in element_counts(dtype):
+        a, b, out = (_values(2 * n, dtype)[::2] for _ in range(3))
+        for name in ("add", "multiply"):
+            batch["operation", f"{name}:strided", dtype, n] = partial(getattr(np, name), a, b, out=out)
+    return batch
+
+
+def _other_dtype_batch() -> Batch:
+    """Dtypes without a floating-point unit of their own, and integers."""
+    batch: Batch = {}
+    for dtype in ("float16", "int32", "int64"):
+        for n in (TINY_ELEMENTS, OPERAND_BYTES // 8):
+            a, out = aligned(n, dtype), np.empty(n, dtype)
+            for name in ("add", "multiply"):
+                batch["operation", name, dtype, n] = partial(getattr(np, name), a, a, out=out)
+            batch["operation", "add.reduce", dtype, n] = partial(np.add.reduce, a)
+    return batch
+
+
 def _cast_batch() -> Batch:
     """Conversions and copies."""
     batch: Batch = {}
     for n in (TINY_ELEMENTS, OPERAND_BYTES // 8):
-        for source, target in (("float32", "float64"), ("float64", "float32"), ("int64", "float64")):
+        for source, target in CASTS:
             a, out = aligned(n, source), np.empty(n, target)
             batch["operation", f"cast:{target}", source, n] = partial(np.copyto, out, a, casting="unsafe")
         for dtype in ("float32", "float64"):
             a, out = aligned(n, dtype), np.empty(n, dtype)
             batch["operation", "copy", dtype, n] = partial(np.copyto, out, a)
+        where = np.zeros(n, bool)
+        where[::2] = True
+        a, b = aligned(n), aligned(n)
+        batch["operation", "where", "float32", n] = partial(np.where, where, a, b)
+        batch["operation", "take", "float32", n] = partial(np.take, a, np.arange(n))
     return batch
 
 
@@ -277,6 +331,18 @@ def _stream_batch(shapes: tuple[str, ...], working_set: int, arena: np.ndarray) 
         count = working_set // 4 // operands
         batch["stream", shape, working_set, count] = _stream_call(shape, _cut(arena, [count] * operands))
     return batch
+
+
+def _scattered_batch(working_set: int, arena: np.ndarray) -> Batch:
+    """Touch one element of each cache line of the working set: at equal steps, and in random order."""
+    [piece] = _cut(arena, [working_set // 4])
+    lines = piece[::LINE_ELEMENTS]
+    out = np.empty(lines.size, np.float32)
+    order = np.random.default_rng(0).permutation(lines.size) * LINE_ELEMENTS
+    return {
+        ("stream", "strided", working_set, lines.size): partial(np.multiply, lines, np.float32(1), out=out),
+        ("stream", "gather", working_set, lines.size): partial(np.take, piece, order, out=out, mode="clip"),
+    }
 
 
 def _compiled_stream_batch(operations: tuple[str, ...], working_set: int, threads: int, arena: np.ndarray) -> Batch:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accel.operations import Operand
+from accel.tracing.operations import Operand
 
 __all__ = ["NEVER", "Piece", "ReuseStack", "piece_of"]
 
@@ -58,7 +58,8 @@ class ReuseStack:
         """Forget what lies more than `limit_bytes` back: it is as far away as anything can be."""
         self._limit_bytes = limit_bytes
         self._time = 0
-        self._touched: list[tuple[int, Piece]] = []  # (when, what), oldest first
+        self._touched: list[tuple[int, Piece] | None] = []  # (when, what), oldest first; None where it was taken out
+        self._holes = 0
 
     def touch(self, group: Sequence[Piece]) -> list[float]:
         """Touch pieces together, as one operation does; return the distance at which each was found.
@@ -73,6 +74,9 @@ class ReuseStack:
             self._remove(piece)
         self._time += 1
         self._touched.extend((self._time, piece) for piece in distinct)
+        if self._holes > len(self._touched) // 2:
+            self._touched = [entry for entry in self._touched if entry]
+            self._holes = 0
         return [distances[piece] for piece in group]
 
     def _distance(self, piece: Piece, group: Sequence[Piece]) -> float:
@@ -80,7 +84,10 @@ class ReuseStack:
         missing = [(piece.start_bytes, piece.stop_bytes)]
         total = since = together = 0.0
         now = self._time
-        for when, seen in reversed(self._touched):
+        for entry in reversed(self._touched):
+            if not entry:
+                continue
+            when, seen = entry
             if when < now:  # what was touched together with `seen` was not touched since
                 now, since, together = when, since + together, 0.0
             if not missing or since > self._limit_bytes:
@@ -94,24 +101,39 @@ class ReuseStack:
 
     def _remove(self, piece: Piece) -> None:
         """Take a range out of the stack; what sticks out on either side stays where it was."""
-        kept: list[tuple[int, Piece]] = []
+        missing = [(piece.start_bytes, piece.stop_bytes)]
         since = 0.0
-        for when, seen in reversed(self._touched):
-            if since > self._limit_bytes:
+        for place in range(len(self._touched) - 1, -1, -1):
+            if not missing or since > self._limit_bytes:
                 break
+            entry = self._touched[place]
+            if not entry:
+                continue
+            when, seen = entry
             since += seen.footprint_bytes
             if not seen.overlaps(piece):
-                kept.append((when, seen))
                 continue
-            if seen.stop_bytes > piece.stop_bytes:
-                kept.append((when, seen.part(piece.stop_bytes, seen.stop_bytes)))
+            _, missing = _subtract(missing, seen.start_bytes, seen.stop_bytes)
+            self._touched[place] = None
+            self._holes += 1
             if seen.start_bytes < piece.start_bytes:
-                kept.append((when, seen.part(seen.start_bytes, piece.start_bytes)))
-        self._touched = kept[::-1]
+                self._put(place, (when, seen.part(seen.start_bytes, piece.start_bytes)))
+            if seen.stop_bytes > piece.stop_bytes:
+                self._put(place, (when, seen.part(piece.stop_bytes, seen.stop_bytes)))
+
+    def _put(self, place: int, entry: tuple[int, Piece]) -> None:
+        """Put a remainder where the whole was; the order among pieces touched together does not matter."""
+        if self._touched[place] is None:
+            self._touched[place] = entry
+            self._holes -= 1
+        else:
+            self._touched.insert(place, entry)
 
 
 def _outside(seen: Piece, group: Sequence[Piece]) -> float:
     """Footprint of the part of a piece that no member of the group covers."""
+    if all(member.buffer != seen.buffer for member in group):
+        return seen.footprint_bytes
     left = [(seen.start_bytes, seen.stop_bytes)]
     for member in group:
         if member.buffer == seen.buffer:

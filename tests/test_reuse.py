@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel.operations import Operand
 from accel.reuse import NEVER, Piece, ReuseStack, piece_of
+from accel.tracing.operations import Operand
 
 
 def piece(buffer, start, stop):

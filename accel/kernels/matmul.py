@@ -92,7 +92,7 @@ def _triple_loop_cost(a: Any, b: Any, *, out: Any = None) -> Cost:  # noqa: ARG0
     return _whole_cost(a, b, interpreted=s.batch * s.m * s.n * s.k)
 
 
-@costs(_triple_loop_cost)
+@costs(_triple_loop_cost, opaque=True)
 def triple_loop(a: ArrayLike, b: ArrayLike, *, out: Array | None = None) -> Array:
     """Return ``a @ b`` by three Python loops over array elements: the definition, and the baseline of the ladder.
 

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel.layout import axis_order, inner_loop, packed_strides
 from accel.tracing import array_like, trace
+from accel.tracing.layout import axis_order, inner_loop, packed_strides
 
 UNARY = (np.negative, np.absolute, np.sqrt, np.square, np.tanh, np.sign, np.isnan, np.positive)
 BINARY = (np.add, np.subtract, np.multiply, np.maximum, np.divide, np.less, np.arctan2)

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from accel.description import resolved_dtypes
-from accel.layout import axis_order, packed_strides
+from accel.tracing.description import resolved_dtypes
+from accel.tracing.layout import axis_order, packed_strides
 
 __all__ = ["RULES", "VIEWS", "Made", "made_by_creator", "made_by_ufunc"]
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from accel.operations import Scalar
-from accel.recording import Recorder, Seen, address_of
+from accel.tracing.operations import Scalar
+from accel.tracing.recording import Recorder, Seen, address_of
 
 __all__ = ["Dataless", "Memory", "ShapeRecorder", "activated", "active_recorder", "quiet", "require_recorder"]
 
@@ -27,7 +27,7 @@ class Memory:
 
 
 class Dataless:
-    """Base of the array type that `accel.shapes` completes: a layout on memory that does not exist."""
+    """Base of the array type that `accel.tracing.shapes` completes: a layout on memory that does not exist."""
 
     __slots__ = ("_is_scalar", "_layout", "_memory", "_origin")
 

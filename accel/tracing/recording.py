@@ -35,7 +35,9 @@ LOOKS = frozenset(
 )
 """Functions that only look at an array's description, or print it: no call worth a row."""
 
-_TRACER_MODULES = frozenset({"accel.traced", "accel.shapes", "accel.shape_recording", "accel.operators"})
+_TRACER_MODULES = frozenset(
+    {"accel.tracing.traced", "accel.tracing.shapes", "accel.tracing.shape_recording", "accel.tracing.operators"}
+)
 """Modules whose functions stand between the user's code and the recorder."""
 
 _plain = np.ndarray.view
@@ -43,7 +45,7 @@ _new_seen = tuple.__new__
 
 
 class Traced(np.ndarray):
-    """Base of the array type that `accel.traced` completes: what a recorder wraps its results in."""
+    """Base of the array type that `accel.tracing.traced` completes: what a recorder wraps its results in."""
 
     __slots__ = ()
 

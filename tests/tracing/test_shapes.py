@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accel.operations import Op, Trace
 from accel.tracing import array_like, trace
+from accel.tracing.operations import Op, Trace
 
 
 def gelu(x):

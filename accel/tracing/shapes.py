@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from accel import elision
-from accel.description import promotable
-from accel.layout import packed_strides
-from accel.names import METHODS, WRITES, function_name
-from accel.operators import BINARY, UNARY, binary_operators, unary_operator
-from accel.recording import (
+from accel.tracing.description import promotable
+from accel.tracing.layout import packed_strides
+from accel.tracing.names import METHODS, WRITES, function_name
+from accel.tracing.operators import BINARY, UNARY, binary_operators, unary_operator
+from accel.tracing.recording import (
     CONVERSIONS,
     LOOKS,
     Event,
@@ -25,9 +25,17 @@ from accel.recording import (
     creators_replaced,
     declared_kernels_seen,
 )
-from accel.shape_recording import Dataless, Memory, ShapeRecorder, activated, active_recorder, quiet, require_recorder
-from accel.shape_rules import RULES, VIEWS, Made, made_by_creator, made_by_ufunc
-from accel.traced import TracedArray, recording
+from accel.tracing.shape_recording import (
+    Dataless,
+    Memory,
+    ShapeRecorder,
+    activated,
+    active_recorder,
+    quiet,
+    require_recorder,
+)
+from accel.tracing.shape_rules import RULES, VIEWS, Made, made_by_creator, made_by_ufunc
+from accel.tracing.traced import TracedArray, recording
 
 __all__ = ["ShapeArray", "ShapeRecorder", "array_like", "shape_recording"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from accel.cost import Cost
-from accel.counting import Call, Work, count, elementwise_flops, is_special
 from accel.kernels import elementwise, gelu, matmul
 from accel.tracing import trace
+from accel.tracing.counting import Call, Work, count, elementwise_flops, is_special
 
 N, M = 12, 7
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from accel.assembly import Assembly
 from accel.cost import Cost
-from accel.operations import Buffer, Op, Operand, Scalar, Trace
-from accel.overhead import find_unexplained, hidden_nanoseconds
-from accel.recording import Recorder, Traced
-from accel.shapes import ShapeArray, ShapeRecorder, array_like, shape_recording
-from accel.traced import TracedArray, recording
+from accel.tracing.assembly import Assembly
+from accel.tracing.operations import Buffer, Op, Operand, Scalar, Trace
+from accel.tracing.overhead import find_unexplained, hidden_nanoseconds
+from accel.tracing.recording import Recorder, Traced
+from accel.tracing.shapes import ShapeArray, ShapeRecorder, array_like, shape_recording
+from accel.tracing.traced import TracedArray, recording
 
 __all__ = ["Buffer", "Op", "Operand", "Scalar", "Trace", "array_like", "trace"]
 

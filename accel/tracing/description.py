@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from accel.counting import Call, Work, count
-from accel.layout import inner_loop
-from accel.names import bound_arguments
-from accel.operations import Scalar
-from accel.recording import Event, Seen
+from accel.tracing.counting import Call, Work, count
+from accel.tracing.layout import inner_loop
+from accel.tracing.names import bound_arguments
+from accel.tracing.operations import Scalar
+from accel.tracing.recording import Event, Seen
 
 __all__ = ["Description", "arrays_in", "dtype_name", "promotable", "resolved_dtypes"]
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from accel.cost import Cost, costs
-from accel.operations import Operand, Trace
 from accel.records import RecordError
 from accel.tracing import trace
+from accel.tracing.operations import Operand, Trace
 
 
 def calls(found):

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from accel.cost import Cost
-from accel.counting import Work
-from accel.description import Description, dtype_name
-from accel.layout import addressed_elements, is_contiguous
-from accel.operations import Buffer, Op, Operand
-from accel.recording import Event, Recorder, Seen
+from accel.tracing.counting import Work
+from accel.tracing.description import Description, dtype_name
+from accel.tracing.layout import addressed_elements, is_contiguous
+from accel.tracing.operations import Buffer, Op, Operand
+from accel.tracing.recording import Event, Recorder, Seen
 
 __all__ = ["Assembly", "Unexplained"]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from accel import elision
-from accel.names import METHODS, WRITES, function_name
-from accel.operators import BINARY, UNARY, binary_operators, unary_operator
-from accel.recording import (
+from accel.tracing.names import METHODS, WRITES, function_name
+from accel.tracing.operators import BINARY, UNARY, binary_operators, unary_operator
+from accel.tracing.recording import (
     CONVERSIONS,
     Recorder,
     Traced,

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from accel.assembly import Unexplained
-from accel.recording import Event, Recorder
-from accel.traced import TracedArray, recording
+from accel.tracing.assembly import Unexplained
+from accel.tracing.recording import Event, Recorder
+from accel.tracing.traced import TracedArray, recording
 
 __all__ = ["find_unexplained"]
 

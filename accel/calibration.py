@@ -6,7 +6,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from importlib.util import find_spec
 from itertools import accumulate
@@ -21,37 +21,26 @@ from accel.machine import (
     MatmulRate,
     Overlap,
     Peak,
+    Probe,
     Stream,
     interpolate,
 )
-from accel.measurement import STEADY_SPREAD_FRACTION, Measurement, measure_calls, threads
+from accel.measurement import FAST_PHASE, STEADY_SPREAD_FRACTION, Measurement, measure_calls, reference_call, threads
 from accel.probes import ROWS, STREAM_BYTES_PER_ELEMENT, Batch, Key, Plan, batches, plan_for
 
 __all__ = ["calibrate", "this_machine"]
 
 
-@dataclass(frozen=True)
-class Samples:
-    """What the passes over one probe gave: totals, before anything is subtracted from them."""
-
-    best_seconds: float
-    median_seconds: float
-    quartile_seconds: float
-
-    @property
-    def spread_fraction(self) -> float:
-        """How far the median lies above the best."""
-        return self.median_seconds / self.best_seconds - 1
+Raw = Mapping[Key, Probe]
 
 
-Raw = Mapping[Key, Samples]
-
-
-def calibrate(*, quick: bool = False, progress: bool = True, save: bool = True) -> Machine:
+def calibrate(*, quick: bool = False, progress: bool = True, save: bool = True, fresh: bool = False) -> Machine:
     """Measure this machine's roofs: arithmetic peak, bandwidth by working set, NumPy's own costs.
 
     Takes up to 20 s, or up to 4 s with ``quick=True`` (fewer probes, one pass: coarser and noisier). The result is
     kept in the user's cache directory and reloaded by `accel.this_machine` until hardware or library versions change.
+    Each calibration adds to the one kept for this machine: noise only ever adds time, so the best total of each probe
+    is what counts, whenever it was seen.
 
     Parameters
     ----------
@@ -61,6 +50,8 @@ def calibrate(*, quick: bool = False, progress: bool = True, save: bool = True) 
         Show a progress bar on standard error.
     save : bool
         Keep the result for `accel.this_machine`.
+    fresh : bool
+        Forget what was measured before.
 
     Returns
     -------
@@ -75,21 +66,36 @@ def calibrate(*, quick: bool = False, progress: bool = True, save: bool = True) 
     True
     """
     machine = hardware.detect()
+    kept = None if fresh else storage.find(machine)[0]
     allocator.settle()
     plan = plan_for(machine, quick=quick)
     start = time.perf_counter()
     raw = _run(plan, progress=progress)
+    if kept:
+        raw = merged(raw, kept.roofs.probes)
+        quick = quick and kept.roofs.quick
     calibrated = machine.with_calibration(fit(raw, quick=quick, duration_seconds=time.perf_counter() - start))
     if save:
         storage.save(calibrated)
     return calibrated
 
 
+def merged(raw: Raw, earlier: Sequence[Probe]) -> Raw:
+    """Return the probes of both runs, each with the best total of either and the spread of the later run."""
+    best = {probe.key: probe for probe in earlier} | dict(raw)
+    for probe in earlier:
+        latest = best[probe.key]
+        if probe.best_seconds < latest.best_seconds:
+            best[probe.key] = replace(latest, best_seconds=probe.best_seconds)
+    return best
+
+
 def this_machine(*, quick: bool = False, progress: bool = True) -> Machine:
     """Return this computer with its measured roofs, calibrating it first where no valid calibration is kept.
 
     A kept file that is damaged, edited, or from other hardware or library versions is not used; a warning says why,
-    and the machine is measured again.
+    and the machine is measured again. Where the machine now runs faster than it ever did while it was calibrated, it
+    was calibrated in a slow phase, and a further calibration is added.
 
     Parameters
     ----------
@@ -105,22 +111,21 @@ def this_machine(*, quick: bool = False, progress: bool = True) -> Machine:
     found, reason = storage.find(detected)
     if found is None and reason:
         warnings.warn(f"Calibrating this machine again: {reason}.", stacklevel=2)
-    machine = found or calibrate(quick=quick, progress=progress)
-    _CURRENT[identity] = machine
-    return machine
+    if found is None or (_was_slow(found) and not quick):
+        found = calibrate(quick=quick, progress=progress)
+    _CURRENT[identity] = found
+    return found
 
 
 REFERENCE: Key = ("reference",)
-FAST_PHASE = 1.06
-"""A batch has met a fast phase when its reference came this close to the best of all batches."""
+MEASURED_ONCE_MORE = 0.85
+"""How much less urgent a batch becomes with every further time it is measured."""
 
 
-def _reference_call(step: int = 3) -> int:
-    """Spend about a microsecond in the interpreter, away from memory."""
-    total = 0
-    for i in range(0, 60, step):
-        total += i * i
-    return total
+def _was_slow(machine: Machine) -> bool:
+    """Whether this machine is faster now than it was seen to be during its calibration."""
+    now = measure_calls({REFERENCE: reference_call}, seconds=0.03)[REFERENCE].best_seconds
+    return now * FAST_PHASE < machine.roofs.reference_seconds
 
 
 _CURRENT: dict[Machine, Machine] = {}
@@ -128,7 +133,7 @@ _CURRENT: dict[Machine, Machine] = {}
 
 
 def _run(plan: Plan, *, progress: bool) -> Raw:
-    """Measure every batch, some passes apart, then again those that no pass met in a fast phase of the machine.
+    """Measure every batch, then, while time lasts, again those that met only slow phases of the machine.
 
     Shared machines slow down by up to 1.9 times for seconds on end. A probe that is the same in every batch tells:
     where its best is above the best of all, the batch has only seen slow phases.
@@ -144,26 +149,28 @@ def _run(plan: Plan, *, progress: bool) -> Raw:
         with threads(thread_count):
             reference[index] = min(reference[index], _take(make(), plan, taken))
 
+    visits = [0] * len(jobs)
+
+    def urgency(index: int) -> float:
+        return reference[index] * MEASURED_ONCE_MORE ** visits[index]
+
     start = time.perf_counter()
-    with tqdm(
-        total=plan.passes * len(jobs), desc="calibrating", unit="batch", disable=not progress, leave=False
-    ) as bar:
-        for _ in range(plan.passes):
-            for index in range(len(jobs)):
-                run(index)
-                bar.update()
+    total = round(plan.limit_seconds)
+    with tqdm(total=total, desc="calibrating", unit="s", disable=not progress, leave=False) as bar:
+        for index in range(len(jobs)):
+            run(index)
+            bar.update(min(round(time.perf_counter() - start), total) - bar.n)
         while time.perf_counter() - start < plan.limit_seconds:
-            slowest = max(range(len(jobs)), key=lambda index: reference[index])
-            if reference[slowest] <= FAST_PHASE * min(reference):
-                break
-            run(slowest)
-            reference[slowest] *= 0.97  # let the others have their turn where this one stays slow
-    return {key: _summary([s for m in runs for s in m.samples_seconds]) for key, runs in taken.items()}
+            index = max(range(len(jobs)), key=urgency)
+            run(index)
+            visits[index] += 1
+            bar.update(min(round(time.perf_counter() - start), total) - bar.n)
+    return {key: _summary(key, [s for m in runs for s in m.samples_seconds]) for key, runs in taken.items()}
 
 
 def _take(batch: Batch, plan: Plan, taken: dict[Key, list[Measurement]]) -> float:
     """Measure one batch and add its samples to `taken`; return the best time of the reference beside it."""
-    batch[REFERENCE] = _reference_call
+    batch[REFERENCE] = reference_call
     known = {key: taken[key][0].calls_per_sample for key in batch} if all(key in taken for key in batch) else None
     measured = measure_calls(
         batch,
@@ -177,10 +184,10 @@ def _take(batch: Batch, plan: Plan, taken: dict[Key, list[Measurement]]) -> floa
     return measured[REFERENCE].best_seconds
 
 
-def _summary(samples: list[float]) -> Samples:
+def _summary(key: Key, samples: list[float]) -> Probe:
     """Reduce the samples of all passes."""
     quartile = statistics.quantiles(samples, n=4, method="inclusive")[0]
-    return Samples(min(samples), statistics.median(samples), quartile)
+    return Probe(key, min(samples), statistics.median(samples), quartile)
 
 
 def fit(raw: Raw, *, quick: bool, duration_seconds: float) -> Calibration:
@@ -205,13 +212,15 @@ def fit(raw: Raw, *, quick: bool, duration_seconds: float) -> Calibration:
             for (_, dtype, thread_count, m, k, n), samples in _of(raw, "product")
         ),
         interpreted_seconds=next(s.best_seconds / k[1] for k, s in _of(raw, "interpreter")),
+        reference_seconds=raw[REFERENCE].best_seconds,
         python_call_seconds=raw["python call",].best_seconds,
         view_seconds=raw["view",].best_seconds,
         overlaps=_overlaps(raw, by_name, streams),
+        probes=tuple(raw.values()),
     )
 
 
-def _of(raw: Raw, kind: str) -> list[tuple[Key, Samples]]:
+def _of(raw: Raw, kind: str) -> list[tuple[Key, Probe]]:
     """Return the probes of one kind."""
     return [(key, samples) for key, samples in raw.items() if key[0] == kind]
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+from accel import allocator
 from accel.cost import Cost
 from accel.machine import Machine
-from accel.measurement import Measurement, measure
+from accel.measurement import FAST_PHASE, Measurement, measure_calls, reference_call
+from accel.measurement import threads as limited
 from accel.prediction import predict
 from accel.records import Record
 
 __all__ = ["Comparison", "Row", "compare", "sweep"]
+
+REFERENCE = "(reference)"
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,19 @@ class Comparison(Record):
     threads: int
     taken_at: str
     """Local time, ISO 8601 with the UTC offset."""
+    slowdown: float
+    """How many times slower than at its calibration the machine was at best while this was measured."""
     rows: tuple[Row, ...]
+
+    @property
+    def is_at_full_speed(self) -> bool:
+        """Whether the machine was seen as fast as when it was calibrated, which predictions are for."""
+        return self.slowdown <= FAST_PHASE
+
+    @property
+    def speed_note(self) -> str:
+        """Say how much slower than at its calibration the machine ran; empty where it did not."""
+        return "" if self.is_at_full_speed else f"the machine ran {self.slowdown:.1f} times slower than when calibrated"
 
     def named(self, name: str) -> tuple[Row, ...]:
         """Return the rows of one function, in order of size; raise KeyError where there are none."""
@@ -85,6 +103,7 @@ def compare(
     machine: Machine | None = None,
     threads: int = 1,
     seconds: float = 0.4,
+    patience_seconds: float = 3.0,
 ) -> Comparison:
     """Predict each function, then measure them interleaved, on the same arrays.
 
@@ -96,6 +115,8 @@ def compare(
         What to call the size of this problem; elements of the largest array if not given.
     seconds : float
         Time to spread the samples of each function over.
+    patience_seconds : float
+        How long to wait at most, at each size, for a machine that is slower than when it was calibrated.
 
     Examples
     --------
@@ -112,6 +133,7 @@ def compare(
         machine=machine,
         threads=threads,
         seconds=seconds,
+        patience_seconds=patience_seconds,
     )
 
 
@@ -123,6 +145,7 @@ def sweep(
     machine: Machine | None = None,
     threads: int = 1,
     seconds: float = 0.2,
+    patience_seconds: float = 3.0,
 ) -> Comparison:
     """Predict and measure functions over a range of sizes; `make_arrays(size)` returns their arguments.
 
@@ -139,13 +162,16 @@ def sweep(
         from accel.calibration import this_machine
 
         machine = this_machine()
+    allocator.settle()
     rows: list[Row] = []
+    slowdowns: list[float] = []
     for size in sizes:
         arrays = make_arrays(size)
         predictions = {
             name: predict(function, *arrays, machine=machine, threads=threads) for name, function in functions.items()
         }
-        measured = measure(functions, *arrays, seconds=seconds, thread_count=threads)
+        measured, slowdown = _measure_at_full_speed(functions, arrays, machine, threads, seconds, patience_seconds)
+        slowdowns.append(slowdown)
         rows += [
             Row(
                 name=name,
@@ -161,4 +187,30 @@ def sweep(
             for name, predicted in predictions.items()
         ]
     taken_at = datetime.now().astimezone().isoformat(timespec="seconds")
-    return Comparison(machine=str(machine), threads=threads, taken_at=taken_at, rows=tuple(rows))
+    return Comparison(str(machine), threads, taken_at, max(slowdowns, default=1.0), tuple(rows))
+
+
+def _measure_at_full_speed(
+    functions: Mapping[str, Callable[..., Any]],
+    arrays: Sequence[Any],
+    machine: Machine,
+    thread_count: int,
+    seconds: float,
+    patience_seconds: float,
+) -> tuple[dict[str, Measurement], float]:
+    """Measure until the machine was seen at the speed it was calibrated at, or patience ends; return that slowdown."""
+    calls: dict[str, Callable[[], Any]] = {name: partial(f, *arrays) for name, f in functions.items()}
+    full_speed = machine.roofs.reference_seconds
+    start = time.perf_counter()
+    with limited(thread_count):
+        measured = measure_calls(calls | {REFERENCE: reference_call}, seconds=seconds)
+        repeats = {name: m.calls_per_sample for name, m in measured.items()}
+        while (
+            measured[REFERENCE].best_seconds > FAST_PHASE * full_speed
+            and time.perf_counter() - start < patience_seconds
+        ):
+            again = measure_calls(calls | {REFERENCE: reference_call}, seconds=seconds, repeats=repeats)
+            if again[REFERENCE].best_seconds < measured[REFERENCE].best_seconds:
+                measured = {name: m.joined(again[name]) for name, m in measured.items()}
+    slowdown = measured.pop(REFERENCE).best_seconds / full_speed
+    return measured, slowdown

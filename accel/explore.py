@@ -135,7 +135,10 @@ def _origin(result: Comparison, here: bool) -> str:
     when = datetime.fromisoformat(result.taken_at).isoformat(" ", "minutes")
     said = f"{'measured here' if here else 'recorded'} {when} on {result.machine}, {format_threads(result.threads)}"
     noisy = sum(not row.measured.is_steady for row in result.rows)
-    return f"{said} · noisy run: {noisy} of {len(result.rows)} measurements are not steady" if noisy else said
+    doubts = [result.speed_note] if result.speed_note else []
+    if noisy:
+        doubts.append(f"noisy run: {noisy} of {len(result.rows)} measurements are not steady")
+    return " · ".join([said, *doubts])
 
 
 @dataclass

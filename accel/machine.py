@@ -21,11 +21,12 @@ __all__ = [
     "MatmulRate",
     "Overlap",
     "Peak",
+    "Probe",
     "Stream",
     "interpolate",
 ]
 
-SCHEMA = 2
+SCHEMA = 4
 """Raised by one whenever a field of a saved machine changes its meaning, so that older files are measured anew."""
 
 
@@ -134,6 +135,21 @@ class MatmulRate(Record):
 
 
 @dataclass(frozen=True)
+class Probe(Record):
+    """What was measured for one small call, before anything is subtracted from it."""
+
+    key: tuple[str | int, ...]
+    best_seconds: float
+    median_seconds: float
+    quartile_seconds: float
+
+    @property
+    def spread_fraction(self) -> float:
+        """How far the median lies above the best."""
+        return self.median_seconds / self.best_seconds - 1
+
+
+@dataclass(frozen=True)
 class Calibration(Record):
     """Everything that was measured on a machine, and how well."""
 
@@ -152,12 +168,16 @@ class Calibration(Record):
     matmuls: tuple[MatmulRate, ...]
     interpreted_seconds: float
     """One step of a pure-Python loop: ``total += a[i, k] * b[k, j]`` on NumPy arrays."""
+    reference_seconds: float
+    """Best time of `measurement.reference_call`: where it takes longer, the machine is in a slow phase."""
     python_call_seconds: float
     """One call of an empty Python function."""
     view_seconds: float
     """One slice of an array that moves no data: ``x[i:j]``."""
     overlaps: tuple[Overlap, ...]
     """By operation, measured out of cache."""
+    probes: tuple[Probe, ...] = ()
+    """The totals that all of the above was fitted to, so that a later calibration can add to them."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
 from accel import allocator
@@ -23,8 +23,22 @@ STEADY_SPREAD_FRACTION = 0.15
 """A run is called steady while its quartile lies within this share above its best sample."""
 INNER_LOOP_SECONDS = 1e-3
 """One sample lasts at least this long, so that the clock and the loop around the call do not show."""
+FEW_CALLS = 16
+"""With fewer calls than this in a sample, the first one would show in it."""
 WARM_UP_SECONDS = 0.02
 """Warm-up is by time: long enough for caches, lazy imports and the clock frequency, whatever the call costs."""
+
+
+FAST_PHASE = 1.06
+"""The machine runs at full speed while `reference_call` takes at most this times the best it ever took."""
+
+
+def reference_call(step: int = 3) -> int:
+    """Spend about a microsecond in the interpreter, away from memory: its time tells a slow phase of the machine."""
+    total = 0
+    for i in range(0, 60, step):
+        total += i * i
+    return total
 
 
 @dataclass(frozen=True)
@@ -83,6 +97,14 @@ class Measurement(Record):
             return f"too few samples to judge ({len(self.samples_seconds)})"
         word = "steady" if self.is_steady else "noisy"
         return f"{word}: median {self.spread_fraction:.0%} above best over {self.span_seconds:.1f} s"
+
+    def joined(self, other: Measurement) -> Measurement:
+        """Return both runs as one."""
+        return replace(
+            self,
+            samples_seconds=self.samples_seconds + other.samples_seconds,
+            span_seconds=self.span_seconds + other.span_seconds,
+        )
 
     def __repr__(self) -> str:
         return (
@@ -275,6 +297,8 @@ def measure_calls(
         rounds, elapsed = 0, 0.0
         while rounds < least or (elapsed < budget and (rounds < samples or elapsed < spread_over)):
             for name, call in calls.items():
+                if repeats[name] < FEW_CALLS:
+                    call()  # what ran before has emptied the caches
                 taken[name].append(_timed(call, repeats[name]) / repeats[name])
             rounds, elapsed = rounds + 1, time.perf_counter() - start
     return {name: Measurement(str(name), tuple(taken[name]), repeats[name], elapsed) for name in calls}

@@ -22,7 +22,11 @@ from accel.roofline import textbook_seconds
 from accel.tracing import trace
 from accel.tracing.operations import Op, Trace
 
-UNTRACED_RUNS = 5
+REPEATED_RUNS = 5
+SHORT_SECONDS = 5e-3
+"""Below this, the Python around the calls can matter, and running again costs nothing."""
+LEAST_HIDDEN_SECONDS = 2e-6
+"""Less than this between the calls is the interpreter going from one to the next."""
 FOLLOWED_OPS = 1000
 
 __all__ = ["OpPrediction", "Prediction", "predict", "predict_trace"]
@@ -113,20 +117,38 @@ def predict(
 
 
 def _timed_trace(function: Callable[..., Any], arrays: tuple[Any, ...], keywords: dict[str, Any]) -> Trace:
-    """Trace; where time went by that no NumPy call explains, time a few untraced runs to learn how much it is.
+    """Trace, and time a few untraced runs to learn how much time goes by that no NumPy call explains.
 
-    The traced run itself says only that there is such time: tracing makes everything around the calls slower as well.
-    A function that changes its arguments is not run again.
+    The traced run cannot tell: tracing makes everything around the calls slower as well. A function that changes its
+    arguments, or that is long and all NumPy, is not run again.
     """
     traced = trace(function, *arrays, **keywords)
-    hidden = [op for op in traced.ops if op.opaque and op.kind == "opaque"]
-    if not hidden or traced.shapes_only or _changes_arguments(traced):
+    visible = _visible_seconds(traced)
+    hides = any(op.kind == "opaque" for op in traced.ops)
+    if traced.shapes_only or _changes_arguments(traced) or not (hides or visible < SHORT_SECONDS):
         return traced
-    best = min(_seconds(function, arrays, keywords) for _ in range(UNTRACED_RUNS))
-    visible = sum(op.seconds for op in traced.ops if op not in hidden)
-    share = max(0.0, best - visible) / sum(op.seconds for op in hidden)
-    ops = tuple(replace(op, seconds=op.seconds * min(1.0, share)) if op in hidden else op for op in traced.ops)
-    return replace(traced, ops=ops)
+    if visible < SHORT_SECONDS:
+        again = [_visible_seconds(trace(function, *arrays, **keywords)) for _ in range(REPEATED_RUNS)]
+        visible = min(visible, *again)
+    best = min(_seconds(function, arrays, keywords) for _ in range(REPEATED_RUNS))
+    return _with_hidden(traced, max(0.0, best - visible))
+
+
+def _visible_seconds(traced: Trace) -> float:
+    """Return the time within the calls that a trace saw."""
+    return sum(op.seconds for op in traced.ops if op.kind != "opaque")
+
+
+def _with_hidden(traced: Trace, seconds: float) -> Trace:
+    """Return the trace with this much unexplained time, as one row where the trace had found some, else at the end."""
+    opaque = [op for op in traced.ops if op.kind == "opaque"]
+    ops = tuple(op for op in traced.ops if op.kind != "opaque")
+    if seconds < LEAST_HIDDEN_SECONDS:
+        return replace(traced, ops=ops)
+    if not opaque:
+        name = traced.function
+        opaque = [Op(len(ops), "opaque", "opaque", (), (), (), "", (), Cost(), opaque=True, function=name)]
+    return replace(traced, ops=(*ops, replace(opaque[0], seconds=seconds)))
 
 
 def _changes_arguments(traced: Trace) -> bool:

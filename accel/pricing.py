@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from accel.machine import Ceiling, Machine, MatmulRate, interpolate
-from accel.reuse import piece_of
+from accel.reuse import LINE_BYTES, piece_of
 from accel.tracing.operations import Op, Operand
 
 __all__ = ["Price", "PriceList"]
@@ -258,7 +258,7 @@ def _traffic(op: Op, arrays: Sequence[Operand], distances: Sequence[float]) -> l
         shape, moved = "", float(piece.footprint_bytes)
         if op.name in GATHERS and index == (0 if op.operands else -1):
             # One line for each element taken, wherever it lies: the distance is that of the whole source.
-            shape, moved = "gather", 64.0 * max((r.size for r in op.results), default=0)
+            shape, moved = "gather", float(LINE_BYTES) * max((r.size for r in op.results), default=0)
         elif (
             piece.footprint_bytes >= 16 * array.nbytes // np.dtype(array.dtype).itemsize * 4 and not array.is_contiguous
         ):

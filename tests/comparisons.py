@@ -29,7 +29,7 @@ def row(name: str, size: int, seconds: float, *, predicted: float | None = None,
 
 
 def comparison(*rows: Row) -> Comparison:
-    return Comparison(MACHINE, 2, "2026-01-02T03:04:05+01:00", rows)
+    return Comparison(MACHINE, 2, "2026-01-02T03:04:05+01:00", 1.0, rows)
 
 
 def sweep(names: tuple[str, ...] = ("unfused", "blocked"), exponents: range = range(10, 24, 2)) -> Comparison:

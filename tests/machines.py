@@ -57,6 +57,7 @@ CALIBRATION = Calibration(
     fresh_pages=FreshPages((1 << 17, 1 << 25), (1.0e-10, 3.3e-10)),
     matmuls=(MatmulRate("float32", 1, 512, 512, 512, 0.00312),),
     interpreted_seconds=9.1e-8,
+    reference_seconds=1e-6,
     python_call_seconds=4.0e-8,
     view_seconds=1.2e-7,
     overlaps=(Overlap("exp", 2.5),),

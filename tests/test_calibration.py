@@ -1,6 +1,7 @@
 """The fit is pure, so it is tested on totals made up from known costs; the measuring is tested on the real machine."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from machines import LAPTOP
 
 import accel
 from accel import hardware, storage
-from accel.calibration import Samples, fit
+from accel.calibration import fit, merged
+from accel.machine import Probe
 from accel.probes import (
     ROWS,
     STREAM_BYTES_PER_ELEMENT,
@@ -23,7 +25,7 @@ from accel.probes import (
 
 
 def exactly(seconds):
-    return Samples(seconds, seconds, seconds)
+    return Probe((), seconds, seconds, seconds)
 
 
 def made_up(call=1e-6, element=2e-10, row=3e-8, per_byte=5e-11, exponent=2.0):
@@ -49,11 +51,12 @@ def made_up(call=1e-6, element=2e-10, row=3e-8, per_byte=5e-11, exponent=2.0):
     raw["product", "float32", 1, 64, 32, 16] = exactly(1e-5)
     raw["interpreter", 512] = exactly(512 * 3e-7)
     raw["python call",] = exactly(5e-8)
+    raw["reference",] = exactly(1e-6)
     raw["view",] = exactly(2e-7)
     count = 2**24
     arithmetic, memory = count * element, count * 8 * per_byte
     raw["overlap", "exp", count] = exactly((arithmetic**exponent + memory**exponent) ** (1 / exponent))
-    return raw
+    return {key: replace(probe, key=key) for key, probe in raw.items()}
 
 
 def fitted(**costs):
@@ -99,7 +102,7 @@ def test_the_fit_of_everything_else():
 
 
 def test_a_noisy_run_is_not_called_steady():
-    raw = {key: Samples(s.best_seconds, s.best_seconds * 2, s.best_seconds * 1.5) for key, s in made_up().items()}
+    raw = {key: Probe(key, p.best_seconds, p.best_seconds * 2, p.best_seconds * 1.5) for key, p in made_up().items()}
     calibration = fit(raw, quick=False, duration_seconds=1.0)
     assert not calibration.steady
     assert calibration.spread_fraction == pytest.approx(1.0)
@@ -128,8 +131,6 @@ def test_probe_arrays_start_on_a_cache_line(count, dtype):
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_plans_fit_the_memory(quick):
-    from dataclasses import replace
-
     small = plan_for(replace(LAPTOP, memory_bytes=512 * 2**20), quick=quick)
     assert max(small.working_sets + small.roof_working_sets) <= 64 * 2**20
     plan = plan_for(LAPTOP, quick=quick)
@@ -207,3 +208,19 @@ def test_this_machine_measures_again_where_the_file_was_edited_and_says_why(monk
         second = accel.this_machine(quick=True, progress=False)
     assert second != first
     assert second.calibration.quick
+
+
+def test_a_further_calibration_keeps_the_best_of_each_probe():
+    fast = {("a",): Probe(("a",), 1.0, 1.5, 1.2), ("old",): Probe(("old",), 3.0, 3.0, 3.0)}
+    slow = {("a",): Probe(("a",), 2.0, 2.5, 2.2), ("new",): Probe(("new",), 4.0, 4.0, 4.0)}
+    both = merged(slow, tuple(fast.values()))
+    assert both[("a",)] == Probe(("a",), 1.0, 2.5, 2.2)
+    assert both[("old",)].best_seconds == 3.0
+    assert both[("new",)].best_seconds == 4.0
+    assert merged(fast, tuple(slow.values()))[("a",)] == fast[("a",)]
+
+
+def test_a_merged_calibration_is_at_least_as_fast_in_every_probe(calibrated):
+    probes = {probe.key: probe for probe in calibrated.calibration.probes}
+    slower = tuple(replace(probe, best_seconds=probe.best_seconds * 2) for probe in probes.values())
+    assert fit(merged(probes, slower), quick=True, duration_seconds=1.0).peaks == calibrated.calibration.peaks

@@ -10,7 +10,7 @@ from accel.comparison import Comparison, Row
 from accel.figure import BASELINE, INK, MEASURED, Chart, blank, log_axis, log_ticks, settle, style
 from accel.labels import Labels
 from accel.measurement import format_seconds
-from accel.plot.marks import drawable, limits, machine_line, sentences, shapes
+from accel.plot.marks import conditions_line, drawable, limits, sentences, shapes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +45,7 @@ def measured_against_predicted(comparison: Comparison, *, title: str, alt: str |
     axes.set(xlabel="predicted time per call", ylabel="measured time per call")
     key = _draw_agreement(axes, rows, comparison.names)
     finding = _tell_errors(rows)
-    note = f"{finding}. {machine_line(comparison.machine, comparison.threads)}"
+    note = f"{finding}. {conditions_line(comparison)}"
     settle(figure, title=title, note=note, key=key)
     _label_agreement(axes, rows, comparison.names)
     return Chart.from_figure(figure, title=title, alt=alt or sentences(title, finding, *map(_tell_row, rows)))

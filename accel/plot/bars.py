@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from accel.comparison import Comparison, Row
 from accel.figure import BASELINE, INK, MEASURED, SMALL, Chart, blank, log_axis, log_ticks, settle, style
 from accel.measurement import format_seconds
-from accel.plot.marks import PREDICTED_MARK, SPREAD_NOTE, drawable, machine_line, sentences
+from accel.plot.marks import PREDICTED_MARK, SPREAD_NOTE, conditions_line, drawable, sentences
 from accel.units import TIME, format_number, unit_for
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def steps(
     key = _draw_bars(axes, rows[:count], base_row)
     for index, row in enumerate(rows):
         _write_step(axes, index, row, base_row)
-    settle(figure, title=title, note=f"{machine_line(comparison.machine, comparison.threads)}. {SPREAD_NOTE}", key=key)
+    settle(figure, title=title, note=f"{conditions_line(comparison)}. {SPREAD_NOTE}", key=key)
     axes.set_yticks(range(count), names[:count])  # those of all rows had their say in the layout
     for text in axes.texts[count:]:
         text.remove()

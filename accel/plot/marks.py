@@ -13,9 +13,12 @@ from accel.units import DECIMAL, format_threads
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from accel.comparison import Comparison
+
 __all__ = [
     "PREDICTED_MARK",
     "SPREAD_NOTE",
+    "conditions_line",
     "drawable",
     "end_label",
     "level_lines",
@@ -62,6 +65,12 @@ def prefix_for(largest: float) -> tuple[str, float]:
 def machine_line(machine: str, threads: int) -> str:
     """Name the machine and the threads, for the small line below a chart."""
     return f"{machine} · {format_threads(threads)}"
+
+
+def conditions_line(comparison: Comparison) -> str:
+    """Name the machine and threads, and say where it ran slower than when it was calibrated."""
+    line = machine_line(comparison.machine, comparison.threads)
+    return f"{line}; {comparison.speed_note}" if comparison.speed_note else line
 
 
 def sentences(*parts: str) -> str:

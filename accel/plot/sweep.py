@@ -13,11 +13,11 @@ from accel.figure import BASELINE, MEASURED, PREDICTED, Chart, binary_ticks, bla
 from accel.measurement import format_seconds
 from accel.plot.marks import (
     SPREAD_NOTE,
+    conditions_line,
     drawable,
     end_label,
     level_lines,
     limits,
-    machine_line,
     prefix_for,
     sentences,
     shapes,
@@ -120,7 +120,7 @@ def scaling(
     level_lines(axes, caches or {})
     key = _draw_sweeps(axes, comparison, shown, baseline)
     ends = _write_ends(axes, comparison, shown, baseline)
-    settle(figure, title=title, note=f"{machine_line(comparison.machine, comparison.threads)}. {SPREAD_NOTE}", key=key)
+    settle(figure, title=title, note=f"{conditions_line(comparison)}. {SPREAD_NOTE}", key=key)
     space_ends(axes, ends)
     told = (_tell_sweep(name, comparison.named(name), shown, size_unit) for name in comparison.names)
     return Chart.from_figure(figure, title=title, alt=alt or sentences(title, *told))

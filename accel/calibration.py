@@ -15,6 +15,7 @@ from accel import allocator, hardware, storage
 from accel.machine import (
     Bandwidth,
     Calibration,
+    CallCost,
     Ceiling,
     FreshPages,
     Machine,
@@ -206,6 +207,7 @@ def fit(raw: Raw, *, quick: bool, duration_seconds: float) -> Calibration:
         bandwidths=_bandwidths(raw),
         streams=streams,
         ceilings=ceilings,
+        calls=tuple(CallCost(name, kind, probe.best_seconds) for (_, name, kind), probe in _of(raw, "call")),
         fresh_pages=_fresh_pages(raw),
         matmuls=tuple(
             MatmulRate(dtype, thread_count, m, k, n, samples.best_seconds)

@@ -15,6 +15,7 @@ __all__ = [
     "Blas",
     "Cache",
     "Calibration",
+    "CallCost",
     "Ceiling",
     "FreshPages",
     "Machine",
@@ -106,6 +107,16 @@ class Ceiling(Record):
 
 
 @dataclass(frozen=True)
+class CallCost(Record):
+    """What it costs to call a NumPy function or method at all, on 16 elements."""
+
+    name: str
+    kind: str
+    """``"function"``, ``"method"``, or ``"operator"`` for a ufunc with a Python number, as in ``x * 2.0``."""
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Overlap(Record):
     """How well the arithmetic of an operation hides behind its memory traffic, or the traffic behind the arithmetic."""
 
@@ -116,7 +127,7 @@ class Overlap(Record):
 
 @dataclass(frozen=True)
 class FreshPages(Record):
-    """What the first write to newly allocated memory costs beyond a write to memory already in use."""
+    """What it costs to allocate a result and write it for the first time, beyond a write to memory already in use."""
 
     allocation_bytes: tuple[int, ...]
     seconds_per_byte: tuple[float, ...]
@@ -164,6 +175,7 @@ class Calibration(Record):
     bandwidths: tuple[Bandwidth, ...]
     streams: tuple[Stream, ...]
     ceilings: tuple[Ceiling, ...]
+    calls: tuple[CallCost, ...]
     fresh_pages: FreshPages
     matmuls: tuple[MatmulRate, ...]
     interpreted_seconds: float

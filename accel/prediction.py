@@ -23,10 +23,6 @@ from accel.tracing import trace
 from accel.tracing.operations import Op, Trace
 
 REPEATED_RUNS = 5
-SHORT_SECONDS = 5e-3
-"""Below this, the Python around the calls can matter, and running again costs nothing."""
-LEAST_HIDDEN_SECONDS = 2e-6
-"""Less than this between the calls is the interpreter going from one to the next."""
 FOLLOWED_OPS = 1000
 
 __all__ = ["OpPrediction", "Prediction", "predict", "predict_trace"]
@@ -119,19 +115,16 @@ def predict(
 def _timed_trace(function: Callable[..., Any], arrays: tuple[Any, ...], keywords: dict[str, Any]) -> Trace:
     """Trace, and time a few untraced runs to learn how much time goes by that no NumPy call explains.
 
-    The traced run cannot tell: tracing makes everything around the calls slower as well. A function that changes its
-    arguments, or that is long and all NumPy, is not run again.
+    The traced run says only that there is such time: tracing makes everything around the calls slower as well. A
+    function that changes its arguments is not run again.
     """
     traced = trace(function, *arrays, **keywords)
-    visible = _visible_seconds(traced)
-    hides = any(op.kind == "opaque" for op in traced.ops)
-    if traced.shapes_only or _changes_arguments(traced) or not (hides or visible < SHORT_SECONDS):
+    if traced.shapes_only or _changes_arguments(traced) or not any(op.kind == "opaque" for op in traced.ops):
         return traced
-    if visible < SHORT_SECONDS:
-        again = [_visible_seconds(trace(function, *arrays, **keywords)) for _ in range(REPEATED_RUNS)]
-        visible = min(visible, *again)
-    best = min(_seconds(function, arrays, keywords) for _ in range(REPEATED_RUNS))
-    return _with_hidden(traced, max(0.0, best - visible))
+    before = [_seconds(function, arrays, keywords) for _ in range(REPEATED_RUNS)]
+    visible = min(_visible_seconds(trace(function, *arrays, **keywords)) for _ in range(REPEATED_RUNS))
+    after = [_seconds(function, arrays, keywords) for _ in range(REPEATED_RUNS)]  # a slow phase may lie on one of them
+    return _with_hidden(traced, min(before + after) - min(visible, _visible_seconds(traced)))
 
 
 def _visible_seconds(traced: Trace) -> float:
@@ -140,15 +133,10 @@ def _visible_seconds(traced: Trace) -> float:
 
 
 def _with_hidden(traced: Trace, seconds: float) -> Trace:
-    """Return the trace with this much unexplained time, as one row where the trace had found some, else at the end."""
-    opaque = [op for op in traced.ops if op.kind == "opaque"]
-    ops = tuple(op for op in traced.ops if op.kind != "opaque")
-    if seconds < LEAST_HIDDEN_SECONDS:
-        return replace(traced, ops=ops)
-    if not opaque:
-        name = traced.function
-        opaque = [Op(len(ops), "opaque", "opaque", (), (), (), "", (), Cost(), opaque=True, function=name)]
-    return replace(traced, ops=(*ops, replace(opaque[0], seconds=seconds)))
+    """Return the trace with this much unexplained time, all in the row where most of it was found."""
+    opaque = max((op for op in traced.ops if op.kind == "opaque"), key=lambda op: op.seconds)
+    visible = tuple(op for op in traced.ops if op.kind != "opaque")
+    return replace(traced, ops=(*visible, replace(opaque, seconds=seconds)) if seconds > 0 else visible)
 
 
 def _changes_arguments(traced: Trace) -> bool:

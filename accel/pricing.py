@@ -17,6 +17,7 @@ from accel.tracing.operations import Op, Operand
 __all__ = ["Price", "PriceList"]
 
 SCALAR = ":scalar"
+PYTHON_NUMBERS = frozenset({"int", "float", "bool"})
 GATHERS = frozenset({"take"})
 NEAREST = 0.05
 """Squared distance between shapes, in octaves, below which a measured product is as good as the shape itself."""
@@ -76,6 +77,7 @@ class PriceList:
         self._ceilings = {(c.operation, c.dtype): c for c in self._roofs.ceilings}
         self._streams = {stream.shape: stream for stream in self._roofs.streams}
 
+        self._calls = {(call.name, call.kind): call.seconds for call in self._roofs.calls}
         self._overlaps = {overlap.operation: overlap.exponent for overlap in self._roofs.overlaps}
         self._usual_overlap = statistics.median(self._overlaps.values())
 
@@ -90,6 +92,8 @@ class PriceList:
             return self._declared(op)
         memory, level, spread = self._memory(op, distances)
         overhead, arithmetic, name = self._product(op) if op.product else self._elementwise(op)
+        if (wrapped := self._call_seconds(op)) is not None:
+            overhead = wrapped * op.count
         return Price(
             overhead_seconds=overhead + op.views * self._roofs.view_seconds,
             arithmetic_seconds=arithmetic,
@@ -100,6 +104,13 @@ class PriceList:
             level=level,
             arithmetic_name=name,
         )
+
+    def _call_seconds(self, op: Op) -> float | None:
+        """Return what calling this function or method costs, where that was measured apart from the work it does."""
+        kind = op.kind
+        if kind == "ufunc" and any(scalar.dtype in PYTHON_NUMBERS for scalar in op.scalars):
+            return self._calls.get(("multiply", "operator"))
+        return self._calls.get((op.name, kind))
 
     def _overlap(self, op: Op) -> float:
         """Return how well arithmetic and traffic of a call overlap.

@@ -94,7 +94,7 @@ def plan_for(machine: Machine, *, quick: bool) -> Plan:
     ladder = [2**k for k in (12, 13, 14)] + [int(2 ** (k / 2)) for k in range(29, 65)]
     threads = tuple(dict.fromkeys((1, machine.usable_cpus)))
     around = (REUSE_LIMIT_BYTES, REUSE_LIMIT_BYTES + 2**16)  # where reuse ends: the curve has a step here
-    pages = tuple(sorted((*around, *(2**k for k in (16, 20, 26) if 2**k <= largest))))
+    pages = tuple(sorted((*around, *(2**k for k in (11, 13, 16, 20, 26) if 2**k <= largest))))
     if quick:
         coarse = tuple(size for size in (2**14, 2**18, 2**20, 2**22, 2**23, 2**24, 2**25, 2**26) if size <= largest)
         return Plan(
@@ -266,6 +266,32 @@ def _cast_batch() -> Batch:
         batch["operation", "where", "float32", n] = partial(np.where, where, a, b)
         batch["operation", "take", "float32", n] = partial(np.take, a, np.arange(n))
     return batch
+
+
+def _call_batch() -> Batch:
+    """Functions and methods that wrap a ufunc or do little of their own, on arrays where the wrapping is all."""
+    x, y = aligned(TINY_ELEMENTS), aligned(TINY_ELEMENTS)
+    matrix, order = aligned(TINY_ELEMENTS).reshape(4, 4), np.arange(TINY_ELEMENTS)
+    return {
+        ("call", "add.reduce", "function"): partial(np.sum, x),
+        ("call", "add.reduce", "method"): x.sum,
+        ("call", "maximum.reduce", "function"): partial(np.max, x),
+        ("call", "maximum.reduce", "method"): x.max,
+        ("call", "mean", "function"): partial(np.mean, x),
+        ("call", "mean", "method"): x.mean,
+        ("call", "var", "function"): partial(np.var, x),
+        ("call", "std", "function"): partial(np.std, x),
+        ("call", "matmul", "ufunc"): partial(np.matmul, matrix, matrix),
+        ("call", "dot", "function"): partial(np.dot, x, y),
+        ("call", "astype", "method"): partial(x.astype, np.float64),
+        ("call", "copy", "method"): x.copy,
+        ("call", "where", "function"): partial(np.where, x > 1, x, y),
+        ("call", "take", "method"): lambda: x[order],
+        ("call", "concatenate", "function"): partial(np.concatenate, (x, y)),
+        ("call", "copyto", "method"): partial(x.__setitem__, slice(None), y),
+        ("call", "empty", "function"): partial(np.empty_like, x),
+        ("call", "multiply", "operator"): lambda: x * 2.0,
+    }
 
 
 def _interpreter_batch() -> Batch:

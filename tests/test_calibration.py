@@ -51,6 +51,7 @@ def made_up(call=1e-6, element=2e-10, row=3e-8, per_byte=5e-11, exponent=2.0):
     raw["product", "float32", 1, 64, 32, 16] = exactly(1e-5)
     raw["interpreter", 512] = exactly(512 * 3e-7)
     raw["python call",] = exactly(5e-8)
+    raw["call", "mean", "method"] = exactly(6e-6)
     raw["reference",] = exactly(1e-6)
     raw["view",] = exactly(2e-7)
     count = 2**24
@@ -97,6 +98,7 @@ def test_the_fit_of_everything_else():
     assert calibration.fresh_pages.seconds_per_byte == pytest.approx((1e-3 / 2**20,))
     assert calibration.interpreted_seconds == pytest.approx(3e-7)
     assert calibration.matmuls[0].k == 32
+    assert calibration.calls[0].seconds == pytest.approx(6e-6)
     assert calibration.steady
     assert calibration.spread_fraction == 0
 
@@ -147,7 +149,7 @@ def test_every_probe_of_a_quick_plan_runs(numba):
         for key, call in make().items():
             call()
             kinds.add(key[0])
-    single = {"interpreter", "python call", "view", "overlap"}
+    single = {"call", "interpreter", "python call", "view", "overlap"}
     assert kinds == single | {"peak", "operation", "rows", "product", "pages", "stream", "roof"}
 
 

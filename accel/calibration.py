@@ -290,11 +290,16 @@ def _bandwidths(raw: Raw) -> tuple[Bandwidth, ...]:
 
 
 def _fresh_pages(raw: Raw) -> FreshPages:
-    """Return what a new array costs beyond one in use, per byte."""
-    seconds = {key[1:]: samples.best_seconds for key, samples in _of(raw, "pages")}
-    sizes = sorted({size for _, size in seconds})
-    extra = tuple(max(seconds["fresh", size] - seconds["used", size], 0.0) / size for size in sizes)
-    return FreshPages(tuple(sizes), extra)
+    """Return what a new array costs beyond one in use, per byte; nothing where noise alone explains the difference."""
+    probes = {key[1:]: probe for key, probe in _of(raw, "pages")}
+    sizes = sorted({size for _, size in probes})
+    extras = []
+    for size in sizes:
+        fresh, used = probes["fresh", size], probes["used", size]
+        extra = fresh.best_seconds - used.best_seconds
+        noise = (fresh.quartile_seconds - fresh.best_seconds) + (used.quartile_seconds - used.best_seconds)
+        extras.append(extra / size if extra > noise else 0.0)
+    return FreshPages(tuple(sizes), tuple(extras))
 
 
 def _overlaps(raw: Raw, ceilings: Mapping[tuple[str, str], Ceiling], streams: Sequence[Stream]) -> tuple[Overlap, ...]:

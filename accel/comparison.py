@@ -103,7 +103,7 @@ def compare(
     machine: Machine | None = None,
     threads: int = 1,
     seconds: float = 0.4,
-    patience_seconds: float = 3.0,
+    patience_seconds: float = 1.5,
 ) -> Comparison:
     """Predict each function, then measure them interleaved, on the same arrays.
 
@@ -145,7 +145,7 @@ def sweep(
     machine: Machine | None = None,
     threads: int = 1,
     seconds: float = 0.2,
-    patience_seconds: float = 3.0,
+    patience_seconds: float = 1.5,
 ) -> Comparison:
     """Predict and measure functions over a range of sizes; `make_arrays(size)` returns their arguments.
 

@@ -261,14 +261,17 @@ class Machine(Record):
         return _closest(self.roofs.peaks, dtype, threads).flops_per_second
 
     def bandwidth_bytes_per_second(self, working_set_bytes: float, threads: int = 1) -> float:
-        """Return the memory roof for a working set: the best of all measured streams at that size."""
+        """Return the memory roof for a working set: the best of all streams measured at that size or a larger one.
+
+        Between two measured sizes the roof is that of the smaller: a roof must not lie below what can be reached.
+        """
         curves = [curve for curve in self.roofs.bandwidths if curve.threads == threads]
         if not curves:
             raise ValueError(
                 f"no bandwidth was measured with {threads} threads on {self.cpu_name}; "
                 f"there are {sorted({curve.threads for curve in self.roofs.bandwidths})}."
             )
-        return max(interpolate(working_set_bytes, c.working_set_bytes, c.bytes_per_second) for c in curves)
+        return max(_roof(working_set_bytes, curve) for curve in curves)
 
     def level_of(self, working_set_bytes: float) -> str:
         """Return the name of the smallest memory level that holds a working set: ``"L1"`` … ``"DRAM"``."""
@@ -308,6 +311,14 @@ def _closest(peaks: Sequence[Peak], dtype: str, threads: int) -> Peak:
         f"no peak was measured for {name} with {threads} threads; there are "
         f"{sorted((peak.dtype, peak.threads) for peak in peaks)}."
     )
+
+
+def _roof(working_set_bytes: float, curve: Bandwidth) -> float:
+    """Return the highest bandwidth at the measured size just below, or at any larger one."""
+    import bisect
+
+    first = max(0, bisect.bisect_right(curve.working_set_bytes, working_set_bytes) - 1)
+    return max(curve.bytes_per_second[first:])
 
 
 def interpolate(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:

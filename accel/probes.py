@@ -122,6 +122,7 @@ def batches(plan: Plan, *, numba: bool) -> list[tuple[int, Callable[[], Batch]]]
     jobs += [
         (1, _cast_batch),
         (1, _other_dtype_batch),
+        (1, _call_batch),
         (1, _interpreter_batch),
         (1, partial(_page_batch, plan.page_bytes)),
     ]

@@ -16,6 +16,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "Comparison": "accel.comparison",
     "Cost": "accel.cost",
+    "ExplainedCall": "accel.explained",
+    "Explanation": "accel.explanation",
     "Machine": "accel.machine",
     "MachineFileError": "accel.storage",
     "Measurement": "accel.measurement",
@@ -26,6 +28,7 @@ _HOMES = {
     "array_like": "accel.tracing",
     "calibrate": "accel.calibration",
     "compare": "accel.comparison",
+    "explain": "accel.explanation",
     "measure": "accel.measurement",
     "measure_memory": "accel.measurement",
     "predict": "accel.prediction",

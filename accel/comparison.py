@@ -17,9 +17,11 @@ from accel.measurement import threads as limited
 from accel.prediction import predict
 from accel.records import Record
 
-__all__ = ["Comparison", "Row", "compare", "sweep"]
+__all__ = ["Comparison", "Row", "compare", "measure_at_full_speed", "sweep"]
 
 REFERENCE = "(reference)"
+REFERENCE_REPEATS = 1000
+"""Calls that fill a sample, about a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,8 @@ def sweep(
         predictions = {
             name: predict(function, *arrays, machine=machine, threads=threads) for name, function in functions.items()
         }
-        measured, slowdown = _measure_at_full_speed(functions, arrays, machine, threads, seconds, patience_seconds)
+        calls = {name: partial(function, *arrays) for name, function in functions.items()}
+        measured, slowdown = measure_at_full_speed(calls, machine, threads, seconds, patience_seconds)
         slowdowns.append(slowdown)
         rows += [
             Row(
@@ -190,26 +193,33 @@ def sweep(
     return Comparison(str(machine), threads, taken_at, max(slowdowns, default=1.0), tuple(rows))
 
 
-def _measure_at_full_speed(
-    functions: Mapping[str, Callable[..., Any]],
-    arrays: Sequence[Any],
+def measure_at_full_speed(
+    calls: Mapping[str, Callable[[], Any]],
     machine: Machine,
     thread_count: int,
     seconds: float,
     patience_seconds: float,
+    *,
+    repeats: Mapping[str, int] | None = None,
+    **options: Any,
 ) -> tuple[dict[str, Measurement], float]:
-    """Measure until the machine was seen at the speed it was calibrated at, or patience ends; return that slowdown."""
-    calls: dict[str, Callable[[], Any]] = {name: partial(f, *arrays) for name, f in functions.items()}
+    """Measure until the machine was seen at the speed it was calibrated at, or patience ends; return that slowdown.
+
+    `repeats` and `options` are those of `measure_calls`.
+    """
+    all_calls = {**calls, REFERENCE: reference_call}
     full_speed = machine.roofs.reference_seconds
+    if repeats is not None:
+        repeats = {**repeats, REFERENCE: REFERENCE_REPEATS}
     start = time.perf_counter()
     with limited(thread_count):
-        measured = measure_calls(calls | {REFERENCE: reference_call}, seconds=seconds)
+        measured = measure_calls(all_calls, seconds=seconds, repeats=repeats, **options)
         repeats = {name: m.calls_per_sample for name, m in measured.items()}
         while (
             measured[REFERENCE].best_seconds > FAST_PHASE * full_speed
             and time.perf_counter() - start < patience_seconds
         ):
-            again = measure_calls(calls | {REFERENCE: reference_call}, seconds=seconds, repeats=repeats)
+            again = measure_calls(all_calls, seconds=seconds, repeats=repeats, **options)
             if again[REFERENCE].best_seconds < measured[REFERENCE].best_seconds:
                 measured = {name: m.joined(again[name]) for name, m in measured.items()}
     slowdown = measured.pop(REFERENCE).best_seconds / full_speed

@@ -125,4 +125,4 @@ def replay(
     if restored:
         own = clock_seconds()
         taken = replace(taken, samples_seconds=tuple(max(s - own, 1e-9) for s in taken.samples_seconds))
-    return Replay(taken, tuple(best) if np.isfinite(best).all() else (), slowdown)
+    return Replay(taken, tuple(best.tolist()) if np.isfinite(best).all() else (), slowdown)

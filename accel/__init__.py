@@ -64,5 +64,12 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Make ``%%explain`` known to IPython; ``%load_ext accel`` calls this."""
+    from accel import magic
+
+    magic.load_ipython_extension(shell)
+
+
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])

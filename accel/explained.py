@@ -15,6 +15,8 @@ from accel.tracing.operations import Op, Trace
 
 __all__ = ["ExplainedCall", "Times", "notes_on", "rows"]
 
+WORTH_A_NOTE = 0.98
+"""A scale closer to one than this does not show in the figures."""
 MOST_CASTS = 3
 """Casts that are named; of more, the number is told."""
 Counted = Literal["exact", "approximate", "upper bound", "unknown"]
@@ -79,7 +81,7 @@ class Times:
             notes.append("Its calls differ from run to run: their times are those of one run.")
         whole, together = replayed.measured.best_seconds, sum(taken)
         scale = min(1.0, whole / together) if together else 1.0
-        if scale < 1:
+        if scale < WORTH_A_NOTE:
             notes.append(
                 f"Recorded one by one the calls took {format_seconds(together)}, more than the whole: their measured "
                 f"times were multiplied by {scale:.2f}."

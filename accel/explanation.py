@@ -228,7 +228,7 @@ def explain(
     return _joined(found, prediction, replayed, machine, remarks, rewrites)
 
 
-def _advice(traced: Trace, prediction: Prediction, machine: Machine) -> tuple[Advice, ...]:
+def _advice(traced: Trace, prediction: Prediction, machine: Machine) -> tuple[Advice, ...]:  # noqa: ARG001
     """Return the rewrites that are worth their while, the best first."""
     return ()
 

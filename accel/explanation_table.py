@@ -31,6 +31,7 @@ SHORT_DTYPES = {
 SHORT_BOUNDS = {"dispatch overhead": "dispatch"}
 MARKS = {"exact": "", "approximate": "~", "upper bound": "≤", "unknown": ""}
 UNKNOWN = "?"
+NO_BREAK = "\u00a0"
 
 
 # ------------------------------------------------------------------------------------------------------ the two faces
@@ -47,11 +48,11 @@ def text(explanation: Explanation) -> str:
 def page(explanation: Explanation) -> str:
     """Return the explanation as HTML: the table with a caption, and below it what the text says there."""
     table = _table(_Layout(explanation, _shown(explanation)), f"explain {explanation.signature}", call_width=None)
-    conditions = f'<p class="accel-table-note">{html.escape(_conditions(explanation))}</p>'
-    remarks = "".join(f'<p class="accel-table-note">{html.escape(line)}</p>' for line in _remarks(explanation))
+    lines = (_conditions(explanation), *_remarks(explanation))
+    remarks = f'<p class="accel-table-note">{"<br/>".join(map(html.escape, lines))}</p>'
     tries = "".join(f"<li>{html.escape(_advised(item))}</li>" for item in explanation.advice)
     advice = f'<p class="accel-table-note">Try</p><ul>{tries}</ul>' if tries else ""
-    return f'<div class="accel-explanation">{table._repr_html_()}{conditions}{remarks}{advice}</div>'
+    return f'<div class="accel-explanation">{table._repr_html_()}{remarks}{advice}</div>'
 
 
 def _headline(explanation: Explanation) -> str:
@@ -151,7 +152,13 @@ def call_text(call: str) -> str:
     'multiply(t1, 0.0447)'
     """
     numbered = re.sub(r"\btemporary (\d+)", r"t\1", call)
-    return re.sub(r"(?<![\w.])\d+\.\d{3,}(?:e[+-]?\d+)?\b", lambda found: f"{float(found[0]):.3g}", numbered)
+    return re.sub(r"(?<![\w.])\d+\.\d{3,}(?:e[+-]?\d+)?\b", _three_digits, numbered)
+
+
+def _three_digits(found: re.Match[str]) -> str:
+    """Shorten a fraction, but not to a whole number."""
+    short = f"{float(found[0]):.3g}"
+    return short if "." in short else found[0]
 
 
 def short_dtype(dtype: str) -> str:
@@ -215,11 +222,14 @@ def _number_width(shown: Sequence[tuple[str, ExplainedCall]]) -> int:
 
 def _table(layout: _Layout, caption: str, *, call_width: int | None) -> Table:
     width = _number_width(layout.shown) - 2
-    names = [f"{number:>{width}}  {_times(call)}{call_text(call.call)}" for number, call in layout.shown]
-    if call_width is not None:
-        names = [_cut(name, call_width) for name in names]
-    heads = f"{'#':>{width}}  call"
-    return Table(caption, (Column(heads, (*names, f"{'':{width}}  total"), is_text=True), *_numbers(layout)))
+    rows = [(number, f"{_times(call)}{call_text(call.call)}") for number, call in layout.shown]
+    if call_width is None:
+        names = [f"{number}.\u2002{name}".removeprefix(".\u2002").replace(" ", NO_BREAK) for number, name in rows]
+        first = Column("call", (*names, "total"), is_text=True)
+    else:
+        names = [_cut(f"{number:>{width}}  {name}", call_width) for number, name in rows]
+        first = Column(f"{'#':>{width}}  call", (*names, f"{'':{width}}  total"), is_text=True)
+    return Table(caption, (first, *_numbers(layout)))
 
 
 def _times(call: ExplainedCall) -> str:

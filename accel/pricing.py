@@ -128,7 +128,8 @@ class PriceList:
         known = not op.opaque and (cost.flops or cost.bytes_algorithmic or cost.interpreted)
         dtype = op.dtype if op.dtype in ("float32", "float64") else "float32"
         arithmetic = cost.flops / self.machine.peak_flops_per_second(dtype, self.threads) if known else op.seconds
-        arithmetic += cost.interpreted * self._roofs.interpreted_seconds
+        if known:  # the steps of an opaque stretch are within the time that it took
+            arithmetic += cost.interpreted * self._roofs.interpreted_seconds
         bandwidth = self.machine.bandwidth_bytes_per_second(max(cost.bytes_algorithmic, 1), self.threads)
         call = self._ceiling("add", "float32").call_seconds
         return Price(

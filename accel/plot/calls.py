@@ -26,6 +26,8 @@ __all__ = ["call_positions", "call_times"]
 MOST_BARS = 12
 MOST_POSITIONS = 6
 """With more kernels under the roof, their names would cover each other."""
+GAP = ".\u2002"
+"""Between the number of a call and its text."""
 NAME_WIDTH = 128.0
 """Points that the name of a call may take beside its bar."""
 
@@ -59,12 +61,13 @@ def call_times(explanation: Explanation, *, title: str | None = None, alt: str |
     axes.set_ylim(len(bars) - 0.4, -0.6)
     axes.set_yticks(range(len(bars)), [_short(bar.name) for bar in bars])
     axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="y", length=0, pad=9)  # room for the mark of a prediction close to zero
     key = _draw(axes, bars)
+    right = axes.get_xlim()[1]
     for index, bar in enumerate(bars):
         axes.annotate(
             format_seconds(bar.seconds),
-            (max(bar.seconds, bar.predicted_seconds), index),
+            (max(bar.seconds, min(bar.high_seconds, right)), index),
             xytext=(8, 0),
             textcoords="offset points",
             va="center",
@@ -105,7 +108,7 @@ def _name(number: int, call: ExplainedCall) -> str:
     from accel.explanation_table import call_text
 
     times = f"{call.count:,} × " if call.count > 1 else ""
-    return f"{number}  {times}{call_text(call.call)}"
+    return f"{number}{GAP}{times}{call_text(call.call)}"
 
 
 def _short(name: str) -> str:
@@ -119,7 +122,7 @@ def _short(name: str) -> str:
 def _longest(bars: Sequence[_Bar]) -> str:
     longest = max(bars, key=lambda bar: bar.seconds)
     share = longest.seconds / math.fsum(bar.seconds for bar in bars)
-    name = longest.name.split("  ", 1)[-1]
+    name = longest.name.rpartition(GAP)[2].rpartition(" × ")[2]
     verb = "takes" if longest.measured_seconds is not None else "is predicted to take"
     return f"{name} {verb} {share:.0%} of the time"
 
@@ -203,6 +206,6 @@ def _reach(explanation: Explanation, point: Position, call: ExplainedCall, peak:
     bandwidths = explanation.bandwidths_bytes_per_second
     level = call.level if call.level in bandwidths else min(bandwidths, key=lambda name: bandwidths[name])
     roof = attainable(point.intensity_flops_per_byte, peak, bandwidths[level])
-    name = point.name.split("  ", 1)[-1]
+    name = point.name.rpartition(GAP)[2].rpartition(" × ")[2]
     limit = "the peak" if roof == peak else f"what {level} bandwidth allows"
     return f"{name} reaches {rate / roof:.0%} of {limit}"

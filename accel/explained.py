@@ -17,6 +17,8 @@ __all__ = ["ExplainedCall", "Times", "notes_on", "rows"]
 
 WORTH_A_NOTE = 0.98
 """A scale closer to one than this does not show in the figures."""
+LEAST_SHARE = 0.8
+"""Of the whole, where the trace saw no opaque code; with less, a note says so."""
 MOST_CASTS = 3
 """Casts that are named; of more, the number is told."""
 Counted = Literal["exact", "approximate", "upper bound", "unknown"]
@@ -85,6 +87,11 @@ class Times:
             notes.append(
                 f"Recorded one by one the calls took {format_seconds(together)}, more than the whole: their measured "
                 f"times were multiplied by {scale:.2f}."
+            )
+        elif visible and together < LEAST_SHARE * whole and len(visible) == len(traced.ops):
+            notes.append(
+                f"The calls take {format_seconds(together)} where the whole takes {format_seconds(whole)}: what is "
+                "between them, or a machine that changes its speed. Another run may tell."
             )
         return cls(
             {i: seconds * scale for i, seconds in zip(visible, taken, strict=True)},

@@ -146,10 +146,11 @@ def explain(
     """Count, predict and measure every NumPy call of `fn(*arrays, **keywords)`.
 
     The function runs once to see its calls, then again and again: untraced, for the time of the whole, and recorded,
-    for the time of each call, in turn. A call's time is the best of its recorded ones. Time of the whole that no call
-    accounts for is a row of its own, called opaque where it is more than the interpreter needs between calls. Where
-    the calls add up to more than the whole, because each ran with colder caches, they are scaled to it and a note says
-    so. A function that changes its arguments begins each run from copies of them, and leaves them as they were.
+    for the times of the calls, in turn. The time of a call is its median in the three fastest recorded runs. What is
+    left of the whole is a row of its own, called opaque: it is Python between the calls, memory given back, and all
+    that no recorded call accounts for. Where the calls add up to more than the whole, because the tracer between them
+    leaves colder caches, they are scaled to it and a note says so. A function that changes its arguments begins each
+    run from copies of them, and leaves them as they were.
 
     With `accel.array_like(shape, dtype)` in the place of arrays nothing is run or measured.
 

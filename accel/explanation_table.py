@@ -23,7 +23,7 @@ WIDTH = 100
 MOST_ROWS = 40
 """The shortest calls beyond this many are told as one row."""
 LEAST_CALL_WIDTH = 16
-COMFORTABLE_CALL_WIDTH = 26
+COMFORTABLE_CALL_WIDTH = 30
 LONGEST_BOUND = 11
 SHORT_DTYPES = {
     "float": "f", "int": "i", "uint": "u", "complex": "c",
@@ -48,6 +48,8 @@ def text(explanation: Explanation) -> str:
 def page(explanation: Explanation) -> str:
     """Return the explanation as HTML: the table with a caption, and below it what the text says there."""
     table = _table(_Layout(explanation, _shown(explanation)), f"explain {explanation.signature}", call_width=None)
+    unbroken = (replace(c, cells=tuple(cell.replace(" ", NO_BREAK) for cell in c.cells)) for c in table.columns)
+    table = replace(table, columns=tuple(unbroken))
     lines = (_conditions(explanation), *_remarks(explanation))
     remarks = f'<p class="accel-table-note">{"<br/>".join(map(html.escape, lines))}</p>'
     tries = "".join(f"<li>{html.escape(_advised(item))}</li>" for item in explanation.advice)
@@ -198,7 +200,7 @@ class _Layout:
 def _fitting(explanation: Explanation) -> Table:
     """Return the table with as much detail as leaves room for the calls."""
     shown = _shown(explanation)
-    longest = max(len(call_text(call.call)) + _number_width(shown) for _, call in shown)
+    longest = max(len(f"{_times(call)}{call_text(call.call)}") + _number_width(shown) for _, call in shown)
     wanted = min(longest, COMFORTABLE_CALL_WIDTH)
     for layout in (
         _Layout(explanation, shown),
@@ -224,7 +226,7 @@ def _table(layout: _Layout, caption: str, *, call_width: int | None) -> Table:
     width = _number_width(layout.shown) - 2
     rows = [(number, f"{_times(call)}{call_text(call.call)}") for number, call in layout.shown]
     if call_width is None:
-        names = [f"{number}.\u2002{name}".removeprefix(".\u2002").replace(" ", NO_BREAK) for number, name in rows]
+        names = [f"{number}. {name}".removeprefix(". ") for number, name in rows]
         first = Column("call", (*names, "total"), is_text=True)
     else:
         names = [_cut(f"{number:>{width}}  {name}", call_width) for number, name in rows]

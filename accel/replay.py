@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from accel.tracing.timing import clock_seconds, time_calls
 __all__ = ["Arguments", "Replay", "replay"]
 
 WHOLE, CALLS = "(whole)", "(calls)"
+FASTEST_RUNS = 3
 LONG_SECONDS = 0.25
 """Of a function that takes longer, three samples are taken where the time is up, and not five."""
 PATIENCE_SECONDS = 1.5
@@ -68,7 +70,9 @@ class Replay:
     measured: Measurement
     """Untraced."""
     call_seconds: tuple[float, ...]
-    """The best time of each recorded call, in order; empty where two runs did not make the same number of calls."""
+    """The median time of each recorded call in the three fastest recorded runs, in order; empty where no run made as
+    many calls. The best of every call would add up to less than any run took, and one run alone may have an outlier.
+    """
     slowdown: float
     """How many times slower than at its calibration the machine was at best."""
 
@@ -98,15 +102,23 @@ def replay(
     patient : bool
         Whether to wait for a machine that is slower than when it was calibrated.
     """
-    best = np.full(calls, np.inf)
+    latest: list[float] = []
+    fastest: list[list[float]] = []
 
     def whole() -> None:
         function(*arguments.arrays, **arguments.keywords)
 
     def recorded() -> None:
-        found = time_calls(function, arguments.arrays, arguments.keywords)
-        if len(found) == calls:
-            np.minimum(best, found, out=best)
+        latest[:] = time_calls(function, arguments.arrays, arguments.keywords)
+
+    def keep(elapsed: float) -> None:
+        """Consider one recorded run for each untraced sample, so that neither kind has better chances of a quiet time."""
+        if len(latest) == calls:
+            fastest.append(latest.copy())
+            fastest.sort(key=sum)
+            del fastest[FASTEST_RUNS:]
+        if after_round is not None:
+            after_round(elapsed)
 
     runs: dict[str, Callable[[], Any]] = {WHOLE: whole, CALLS: recorded} if calls else {WHOLE: whole}
     restored = arguments.must_be_restored
@@ -119,10 +131,10 @@ def replay(
         repeats=dict.fromkeys(runs, 1) if restored else None,
         before=dict.fromkeys(runs, arguments.restore) if restored else None,
         least=5 if run_seconds < LONG_SECONDS else 3,
-        after_round=after_round,
+        after_round=keep,
     )
     taken = measured[WHOLE]
     if restored:
         own = clock_seconds()
         taken = replace(taken, samples_seconds=tuple(max(s - own, 1e-9) for s in taken.samples_seconds))
-    return Replay(taken, tuple(best.tolist()) if np.isfinite(best).all() else (), slowdown)
+    return Replay(taken, tuple(map(statistics.median, zip(*fastest, strict=True))), slowdown)

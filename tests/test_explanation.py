@@ -399,7 +399,7 @@ def column(found: Explanation, head: str) -> list[str]:
     """Return a column of the HTML table."""
     table = ElementTree.fromstring(found._repr_html_()).find(".//table")
     heads = [cell.text for cell in table.findall("thead/tr/th")]
-    return [list(row)[heads.index(head)].text for row in table.findall("tbody/tr")]
+    return [list(row)[heads.index(head)].text.replace("\u00a0", " ") for row in table.findall("tbody/tr")]
 
 
 def test_the_page_is_a_table_with_scoped_heads_and_escaped_names():

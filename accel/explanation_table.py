@@ -22,7 +22,7 @@ __all__ = ["WIDTH", "call_text", "page", "text"]
 WIDTH = 100
 MOST_ROWS = 40
 """The shortest calls beyond this many are told as one row."""
-LEAST_CALL_WIDTH = 16
+LEAST_CALL_WIDTH = 10
 COMFORTABLE_CALL_WIDTH = 30
 LONGEST_BOUND = 11
 SHORT_DTYPES = {

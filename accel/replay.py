@@ -112,7 +112,7 @@ def replay(
         latest[:] = time_calls(function, arguments.arrays, arguments.keywords)
 
     def keep(elapsed: float) -> None:
-        """Consider one recorded run for each untraced sample, so that neither kind has better chances of a quiet time."""
+        """Consider one recorded run for each untraced sample: neither kind has better chances of a quiet time."""
         if len(latest) == calls:
             fastest.append(latest.copy())
             fastest.sort(key=sum)

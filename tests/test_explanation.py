@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from explaining import explained, gelu, here, ones
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from machines import CALIBRATED
 
 import accel
@@ -329,7 +329,7 @@ OPERATIONS = [
     lambda a, b: a + b, lambda a, b: a * 0.123456789, lambda a, b: np.tanh(a), lambda a, b: a - b.mean(),
     lambda a, b: np.maximum(a, b, out=a.copy()), lambda a, b: a.astype(np.float64), lambda a, b: (a > b) * a,
     lambda a, b: a @ np.ones((a.shape[-1], a.shape[-1]), a.dtype), lambda a, b: np.sort(a, axis=-1),
-    lambda a, b: a.cumsum(axis=0), lambda a, b: np.concatenate([a, a])[: len(a)], lambda a, b: a[::-1] ** 3,
+    lambda a, b: a.cumsum(axis=0), lambda a, b: np.concatenate([a, a])[: len(a)], lambda a, b: np.sqrt(abs(a[::-1])),
 ]  # fmt: skip
 
 
@@ -360,7 +360,7 @@ def test_random_programs_add_up_and_fit(program, shape, dtype):
 
 BASE = explained(gelu, array_like((8, 8), "float32"))
 MEASURED = Measurement("f", (1.0,) * 5, 1, 1.2)
-seconds = st.floats(1e-9, 1e5)
+seconds = st.floats(1e-9, 2e3)
 words = st.text("abcdefghij_.", min_size=1, max_size=40)
 
 
@@ -379,7 +379,7 @@ def calls(draw):
     )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(st.lists(calls(), min_size=1, max_size=MOST_ROWS + 20), words)
 def test_whatever_the_figures_the_text_fits_and_units_stay(rows, name):
     measured = replace(MEASURED, samples_seconds=(math.fsum(row.measured_seconds for row in rows),))

@@ -66,7 +66,7 @@ def call_times(explanation: Explanation, *, title: str | None = None, alt: str |
     right = axes.get_xlim()[1]
     for index, bar in enumerate(bars):
         axes.annotate(
-            format_seconds(bar.seconds),
+            format_seconds(bar.seconds) if bar.seconds else "–",
             (max(bar.seconds, min(bar.high_seconds, right)), index),
             xytext=(8, 0),
             textcoords="offset points",

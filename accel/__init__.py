@@ -16,6 +16,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "Comparison": "accel.comparison",
     "Cost": "accel.cost",
+    "ExplainedCall": "accel.explained",
+    "Explanation": "accel.explanation",
     "Machine": "accel.machine",
     "MachineFileError": "accel.storage",
     "Measurement": "accel.measurement",
@@ -26,6 +28,7 @@ _HOMES = {
     "array_like": "accel.tracing",
     "calibrate": "accel.calibration",
     "compare": "accel.comparison",
+    "explain": "accel.explanation",
     "measure": "accel.measurement",
     "measure_memory": "accel.measurement",
     "predict": "accel.prediction",
@@ -59,6 +62,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'accel' has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Make ``%%explain`` known to IPython; ``%load_ext accel`` calls this."""
+    from accel import magic
+
+    magic.load_ipython_extension(shell)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""The ``accel`` command: looks at this computer, calibrates it, and says where its calibration is kept."""
+"""The ``accel`` command: looks at this computer, calibrates it, and explains functions on it."""
 
 from __future__ import annotations
 
@@ -104,6 +104,46 @@ def machine() -> None:
     print(storage.path_for(detected))
     if kept is None:
         print(reason or "nothing is kept there yet; `python -m accel calibrate` measures it", file=sys.stderr)
+
+
+@app.command()
+def explain(
+    function: Annotated[str, typer.Argument(help="module:function or path/to/file.py:function.")],
+    arrays: Annotated[
+        list[str] | None, typer.Option("--array", help="An array argument: name=shape:dtype, as x=2000,2000:float32.")
+    ] = None,
+    values: Annotated[
+        list[str] | None, typer.Option("--arg", help="Any other argument, as a Python literal: axis=0.")
+    ] = None,
+    threads: Annotated[int, typer.Option("--threads", help="Threads that BLAS may use.", min=1)] = 1,
+    seconds: Annotated[float, typer.Option("--seconds", help="Time to spread the measurement over.", min=0.01)] = 1.2,
+    machine: Annotated[
+        Path | None, typer.Option("--machine", help="Predict for the machine in this file and measure nothing.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    shapes_only: Annotated[
+        bool, typer.Option("--shapes-only", help="Predict from the shapes alone: allocate and run nothing.")
+    ] = False,
+) -> None:
+    """Count, predict and measure every NumPy call of a function, with arrays of random numbers.
+
+    The numbers are the same each time. An exception of the function itself is shown with its traceback, status 1.
+    """
+    from accel.command import CommandError, prepared
+
+    try:
+        call = prepared(
+            function,
+            arrays or [],
+            values or [],
+            threads=threads,
+            machine_file=machine,
+            shapes_only=shapes_only,
+        )
+    except CommandError as error:
+        raise typer.BadParameter(str(error)) from error
+    explanation = call.explain(seconds=seconds)
+    print(explanation.to_json() if as_json else explanation)
 
 
 def _check_output(output: Path) -> None:

@@ -26,10 +26,12 @@ from accel.measurement import threads as limited
 from accel.prediction import predict
 from accel.records import Record
 
-__all__ = ["Comparison", "Row", "compare", "sweep"]
+__all__ = ["Comparison", "Row", "compare", "measure_at_full_speed", "sweep"]
 
 REFERENCE: Final = ("reference",)
 """Among the functions measured, the one that tells the machine's speed. No function has this name: theirs are str."""
+REFERENCE_REPEATS = 1000
+"""Calls that fill a sample, about a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,8 @@ def sweep(
         predictions = {
             name: predict(function, *arrays, machine=machine, threads=threads) for name, function in named.items()
         }
-        measured, slowdown = _measure_at_full_speed(named, arrays, machine, threads, seconds, patience_seconds)
+        calls = {name: partial(function, *arrays) for name, function in named.items()}
+        measured, slowdown = measure_at_full_speed(calls, machine, threads, seconds, patience_seconds)
         slowdowns.append(slowdown)
         rows += [
             Row(
@@ -251,28 +254,37 @@ def _arguments(arrays: Any) -> Sequence[Any]:
     return arrays
 
 
-def _measure_at_full_speed(
-    functions: Mapping[str, Callable[..., Any]],
-    arrays: Sequence[Any],
+def measure_at_full_speed(
+    calls: Mapping[str, Callable[[], Any]],
     machine: Machine,
     thread_count: int,
     seconds: float,
     patience_seconds: float,
+    *,
+    repeats: Mapping[str, int] | None = None,
+    **options: Any,
 ) -> tuple[dict[str, Measurement], float]:
-    """Measure until the machine was seen at the speed it was calibrated at, or patience ends; return that slowdown."""
-    calls: dict[Hashable, Callable[[], Any]] = {name: partial(f, *arrays) for name, f in functions.items()}
-    calls[REFERENCE] = reference_call
+    """Measure until the machine was seen at the speed it was calibrated at, or patience ends; return that slowdown.
+
+    `repeats` and `options` are those of `measure_calls`.
+    """
+    all_calls: dict[Hashable, Callable[[], Any]] = {REFERENCE: reference_call}
+    all_calls.update(calls.items())
+    known: dict[Hashable, int] | None = None
+    if repeats is not None:
+        known = {REFERENCE: REFERENCE_REPEATS}
+        known.update(repeats.items())
     full_speed = machine.roofs.reference_seconds
     start = time.perf_counter()
     with limited(thread_count):
-        measured = measure_calls(calls, seconds=seconds)
-        repeats = {name: m.calls_per_sample for name, m in measured.items()}
+        measured = measure_calls(all_calls, seconds=seconds, repeats=known, **options)
+        known = {name: m.calls_per_sample for name, m in measured.items()}
         while (
             measured[REFERENCE].best_seconds > FAST_PHASE * full_speed
             and time.perf_counter() - start < patience_seconds
         ):
-            again = measure_calls(calls, seconds=seconds, repeats=repeats)
+            again = measure_calls(all_calls, seconds=seconds, repeats=known, **options)
             if again[REFERENCE].best_seconds < measured[REFERENCE].best_seconds:
                 measured = {name: m.joined(again[name]) for name, m in measured.items()}
     slowdown = measured.pop(REFERENCE).best_seconds / full_speed
-    return {name: measured[name] for name in functions}, slowdown
+    return {name: measured[name] for name in calls}, slowdown

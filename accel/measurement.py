@@ -318,6 +318,10 @@ def measure(
     return next(iter(results.values())) if callable(functions) else results
 
 
+def _nothing() -> None:
+    """Stand for what there is not to do."""
+
+
 def measure_calls(
     calls: Mapping[Key, Callable[[], Any]],
     *,
@@ -326,15 +330,24 @@ def measure_calls(
     least: int = 5,
     warm_up_seconds: float = WARM_UP_SECONDS,
     repeats: Mapping[Key, int] | None = None,
+    before: Mapping[Key, Callable[[], Any]] | None = None,
+    after_round: Callable[[float], Any] | None = None,
 ) -> dict[Key, Measurement]:
     """Time argument-less calls against each other; `measure` without its checks, for calibration and sweeps.
 
     `repeats` says how many calls fill a sample where an earlier run found that out; a single call then warms up.
+    `before` is run, untimed, ahead of the samples of a function: where it is to precede every call, one call must fill
+    a sample. `after_round` is told the seconds since the first sample.
     """
+    prepare = before or {}
+    for name in prepare:
+        if repeats is None or repeats[name] != 1:
+            raise ValueError(f"what comes before each call of {name!r} is left out within a sample of several calls.")
     if repeats is None:
         repeats = {name: _warm_up(call, warm_up_seconds) for name, call in calls.items()}
     else:
-        for call in calls.values():
+        for name, call in calls.items():
+            prepare.get(name, _nothing)()
             call()
     taken: dict[Key, list[float]] = {name: [] for name in calls}
     budget = seconds * len(calls)
@@ -345,9 +358,13 @@ def measure_calls(
         while rounds < least or (elapsed < budget and (rounds < samples or elapsed < spread_over)):
             for name, call in calls.items():
                 if repeats[name] < FEW_CALLS:
+                    prepare.get(name, _nothing)()
                     call()  # what ran before has emptied the caches
+                prepare.get(name, _nothing)()
                 taken[name].append(_timed(call, repeats[name]) / repeats[name])
             rounds, elapsed = rounds + 1, time.perf_counter() - start
+            if after_round is not None:
+                after_round(elapsed)
     return {name: Measurement(str(name), tuple(taken[name]), repeats[name], elapsed) for name in calls}
 
 

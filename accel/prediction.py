@@ -109,16 +109,18 @@ def predict(
         from accel.calibration import this_machine
 
         machine = this_machine()
-    return predict_trace(_timed_trace(function, arrays, keywords), machine, threads=threads)
+    traced = with_opaque_timed(trace(function, *arrays, **keywords), function, arrays, keywords)
+    return predict_trace(traced, machine, threads=threads)
 
 
-def _timed_trace(function: Callable[..., Any], arrays: tuple[Any, ...], keywords: dict[str, Any]) -> Trace:
-    """Trace, and time a few untraced runs to learn how much time goes by that no NumPy call explains.
+def with_opaque_timed(
+    traced: Trace, function: Callable[..., Any], arrays: tuple[Any, ...], keywords: dict[str, Any]
+) -> Trace:
+    """Time a few untraced runs to learn how much time goes by that no NumPy call of the trace explains.
 
     The traced run says only that there is such time: tracing makes everything around the calls slower as well. A
     function that changes its arguments is not run again.
     """
-    traced = trace(function, *arrays, **keywords)
     if traced.shapes_only or _changes_arguments(traced) or not any(op.kind == "opaque" for op in traced.ops):
         return traced
     before = [_seconds(function, arrays, keywords) for _ in range(REPEATED_RUNS)]

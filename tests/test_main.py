@@ -199,5 +199,5 @@ def test_help_lists_the_commands(accel):
     for arguments in ((), ("--help",), ("-h",)):
         status, out, _ = accel(*arguments)
         assert status == 0
-        for command in ("doctor", "calibrate", "machine"):
+        for command in ("doctor", "calibrate", "machine", "explain"):
             assert command in out

@@ -7,8 +7,20 @@ lines with their name on the line. The title states the finding and comes from t
 from accel.figure import Chart, style
 from accel.plot.agreement import measured_against_predicted
 from accel.plot.bars import steps
+from accel.plot.calls import call_positions, call_times
 from accel.plot.curves import bandwidth
 from accel.plot.roofline import Position, roofline
 from accel.plot.sweep import scaling
 
-__all__ = ["Chart", "Position", "bandwidth", "measured_against_predicted", "roofline", "scaling", "steps", "style"]
+__all__ = [
+    "Chart",
+    "Position",
+    "bandwidth",
+    "call_positions",
+    "call_times",
+    "measured_against_predicted",
+    "roofline",
+    "scaling",
+    "steps",
+    "style",
+]

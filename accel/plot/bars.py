@@ -15,7 +15,7 @@ from accel.units import TIME, format_number, unit_for
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["steps"]
+__all__ = ["even_ticks", "steps", "swatch"]
 
 LOG_BEYOND = 30
 """Ratio of the longest time to the shortest from which short bars would not show on a linear axis."""
@@ -89,11 +89,11 @@ def _time_scale(axes: Axes, seconds: Sequence[float]) -> None:
         return
     unit, size = unit_for([high / 10], TIME)
     axes.set(xlim=(0, high * 1.05), xlabel=f"time per call ({unit})")
-    ticks = [tick for tick in _even_ticks(high / size) if tick * size <= high * 1.05]
+    ticks = [tick for tick in even_ticks(high / size) if tick * size <= high * 1.05]
     axes.set_xticks([tick * size for tick in ticks], [f"{tick:g}" for tick in ticks])
 
 
-def _even_ticks(high: float) -> Sequence[float]:
+def even_ticks(high: float) -> Sequence[float]:
     """Return round numbers from zero to `high`, evenly apart."""
     from matplotlib.ticker import MaxNLocator
 
@@ -110,11 +110,11 @@ def _draw_bars(axes: Axes, rows: Sequence[Row], base_row: Row) -> list[tuple[Any
         axes.hlines(index, *row.measured.quartiles_seconds, color=INK, linewidth=1.2, alpha=0.75, zorder=3)
         if is_time(row.predicted_seconds):
             (key["predicted"],) = axes.plot([row.predicted_seconds], [index], **PREDICTED_MARK, zorder=4)
-    swatches = [(_swatch(MEASURED), "measured"), (_swatch(BASELINE), "baseline")]
+    swatches = [(swatch(MEASURED), "measured"), (swatch(BASELINE), "baseline")]
     return [*swatches, *((mark, word) for word, mark in key.items())]
 
 
-def _swatch(color: str) -> Any:
+def swatch(color: str) -> Any:
     """Return a square that stands for a bar in the key."""
     from matplotlib.lines import Line2D
 

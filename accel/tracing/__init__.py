@@ -67,7 +67,7 @@ def trace(fn: Callable[..., Any], *arrays: Any, **keywords: Any) -> Trace:
     """
     if not callable(fn):
         raise TypeError(f"trace(fn, *arrays) runs a function, so fn must be callable; got {type(fn).__name__}.")
-    names = _parameter_names(fn, len(arrays))
+    names = parameter_names(fn, len(arrays))
     described = (*zip(names, arrays, strict=True), *keywords.items())
     shapes_only = _uses_shapes(described)
     recorder = ShapeRecorder(ShapeArray) if shapes_only else ArrayRecorder()
@@ -186,7 +186,7 @@ def _name(fn: Callable[..., Any]) -> str:
     return "function" if name == "<lambda>" else name
 
 
-def _parameter_names(fn: Callable[..., Any], given: int) -> list[str]:
+def parameter_names(fn: Callable[..., Any], given: int) -> list[str]:
     """Names for the positional arguments: the function's own where it has a signature."""
     try:
         parameters = list(inspect.signature(fn).parameters.values())

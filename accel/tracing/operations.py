@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from accel.cost import Cost
@@ -170,23 +171,31 @@ class Trace(Record):
     @cached_property
     def rows(self) -> tuple[Op, ...]:
         """The ops with each loop's repetitions merged: `count` says how many, costs and seconds are their sums."""
+        return tuple(_total(group) for group in self.groups)
+
+    @cached_property
+    def groups(self) -> tuple[tuple[Op, ...], ...]:
+        """The ops that each of the rows stands for."""
         return _merge(self.ops)
 
 
-def _merge(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+Group = tuple[Op, ...]
+
+
+def _merge(ops: Group) -> tuple[Group, ...]:
     """Merge the repetitions of periodic stretches, inner loops first; unexplained time does not interrupt a loop."""
-    rows = [op for op in ops if op.kind != "opaque"]
-    keys = [_key(op) for op in rows]
+    groups: list[Group] = [(op,) for op in ops if op.kind != "opaque"]
+    keys = [_key(op) for (op,) in groups]
     while True:
-        shorter, shorter_keys = _merge_once(rows, keys)
-        if len(shorter) == len(rows):
+        shorter, shorter_keys = _merge_once(groups, keys)
+        if len(shorter) == len(groups):
             break
-        rows, keys = shorter, shorter_keys
+        groups, keys = shorter, shorter_keys
     for op in ops:
         if op.kind == "opaque":
-            place = next((i for i, row in enumerate(rows) if row.index > op.index), len(rows))
-            rows.insert(place, op)
-    return tuple(rows)
+            place = next((i for i, group in enumerate(groups) if group[0].index > op.index), len(groups))
+            groups.insert(place, (op,))
+    return tuple(groups)
 
 
 def _key(op: Op) -> tuple[Any, ...]:
@@ -195,10 +204,10 @@ def _key(op: Op) -> tuple[Any, ...]:
     return op.function, op.file, op.line, op.instruction, op.name, op.axis, arrays
 
 
-def _merge_once(rows: list[Op], keys: list[tuple[Any, ...]]) -> tuple[list[Op], list[tuple[Any, ...]]]:
+def _merge_once(groups: list[Group], keys: list[tuple[Any, ...]]) -> tuple[list[Group], list[tuple[Any, ...]]]:
     codes: dict[tuple[Any, ...], int] = {}
     ids = [codes.setdefault(key, len(codes)) for key in keys]
-    merged: list[Op] = []
+    merged: list[Group] = []
     merged_keys: list[tuple[Any, ...]] = []
     i = 0
     while i < len(ids):
@@ -206,7 +215,7 @@ def _merge_once(rows: list[Op], keys: list[tuple[Any, ...]]) -> tuple[list[Op], 
         repeats = _repeats(ids, i, period)
         body = period if repeats > 1 else 1
         for j in range(i, i + body):
-            merged.append(_total(rows[j : j + body * repeats : body]) if repeats > 1 else rows[j])
+            merged.append(tuple(chain.from_iterable(groups[j : j + body * repeats : body])))
             merged_keys.append((*keys[j], repeats) if repeats > 1 else keys[j])
         i += body * repeats
     return merged, merged_keys
@@ -231,7 +240,9 @@ def _repeats(ids: list[int], i: int, period: int) -> int:
     return repeats
 
 
-def _total(ops: list[Op]) -> Op:
+def _total(ops: Group) -> Op:
+    if len(ops) == 1:
+        return ops[0]
     return replace(
         ops[0],
         cost=sum((op.cost for op in ops), Cost()),

@@ -208,7 +208,8 @@ def fit(raw: Raw, *, quick: bool, duration_seconds: float) -> Calibration:
         streams=streams,
         ceilings=ceilings,
         calls=tuple(CallCost(name, kind, probe.best_seconds) for (_, name, kind), probe in _of(raw, "call")),
-        fresh_pages=_fresh_pages(raw),
+        allocations=_page_costs(raw, "new"),
+        fresh_pages=_page_costs(raw, "fresh"),
         matmuls=tuple(
             MatmulRate(dtype, thread_count, m, k, n, samples.best_seconds)
             for (_, dtype, thread_count, m, k, n), samples in _of(raw, "product")
@@ -289,16 +290,16 @@ def _bandwidths(raw: Raw) -> tuple[Bandwidth, ...]:
     return tuple(Bandwidth(*key, *map(tuple, zip(*sorted(points), strict=True))) for key, points in curves.items())
 
 
-def _fresh_pages(raw: Raw) -> FreshPages:
-    """Return what a new array costs beyond one in use, per byte; nothing where noise alone explains the difference."""
+def _page_costs(raw: Raw, kind: str) -> FreshPages:
+    """Return what writing there costs beyond memory in use, per byte; nothing where noise explains the difference."""
     probes = {key[1:]: probe for key, probe in _of(raw, "pages")}
     sizes = sorted({size for _, size in probes})
     extras = []
     for size in sizes:
-        fresh, used = probes["fresh", size], probes["used", size]
-        extra = fresh.best_seconds - used.best_seconds
-        noise = (fresh.quartile_seconds - fresh.best_seconds) + (used.quartile_seconds - used.best_seconds)
-        extras.append(extra / size if extra > noise else 0.0)
+        other, used = probes[kind, size], probes["used", size]
+        extra = other.best_seconds - used.best_seconds
+        noise = (other.quartile_seconds - other.best_seconds) + (used.quartile_seconds - used.best_seconds)
+        extras.append(extra / size if extra > noise / 2 else 0.0)
     return FreshPages(tuple(sizes), tuple(extras))
 
 

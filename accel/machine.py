@@ -27,7 +27,7 @@ __all__ = [
     "interpolate",
 ]
 
-SCHEMA = 4
+SCHEMA = 5
 """Raised by one whenever a field of a saved machine changes its meaning, so that older files are measured anew."""
 
 
@@ -127,7 +127,7 @@ class Overlap(Record):
 
 @dataclass(frozen=True)
 class FreshPages(Record):
-    """What it costs to allocate a result and write it for the first time, beyond a write to memory already in use."""
+    """What it costs to write a result to memory that is not in use yet, beyond a write to memory that is."""
 
     allocation_bytes: tuple[int, ...]
     seconds_per_byte: tuple[float, ...]
@@ -176,7 +176,10 @@ class Calibration(Record):
     streams: tuple[Stream, ...]
     ceilings: tuple[Ceiling, ...]
     calls: tuple[CallCost, ...]
+    allocations: FreshPages
+    """What a new result array costs while the allocator keeps memory (`accel.allocator.settle`)."""
     fresh_pages: FreshPages
+    """What it costs where each new array is mapped by the operating system, as in a process without settling."""
     matmuls: tuple[MatmulRate, ...]
     interpreted_seconds: float
     """One step of a pure-Python loop: ``total += a[i, k] * b[k, j]`` on NumPy arrays."""

@@ -242,10 +242,10 @@ class PriceList:
         return seconds, self.machine.level_of(farthest.distance_bytes), spread / moved if moved else 0.0
 
     def _pages(self, op: Op) -> float:
-        """Return what newly mapped result memory costs."""
+        """Return what a newly allocated result costs."""
         if not op.fresh_bytes:
             return 0.0
-        curve, each = self._roofs.fresh_pages, op.fresh_bytes / op.count
+        curve, each = self._roofs.allocations, op.fresh_bytes / op.count
         if each < curve.allocation_bytes[0]:
             return 0.0
         return op.fresh_bytes * interpolate(each, curve.allocation_bytes, curve.seconds_per_byte)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from accel.allocator import REUSE_LIMIT_BYTES
 from accel.machine import Machine
 
 __all__ = ["Batch", "Key", "Plan", "batches", "plan_for"]
@@ -93,8 +93,7 @@ def plan_for(machine: Machine, *, quick: bool) -> Plan:
     largest = min(max(128 * MIB, 4 * last_level), machine.memory_bytes // 8)
     ladder = [2**k for k in (12, 13, 14)] + [int(2 ** (k / 2)) for k in range(29, 65)]
     threads = tuple(dict.fromkeys((1, machine.usable_cpus)))
-    around = (REUSE_LIMIT_BYTES, REUSE_LIMIT_BYTES + 2**16)  # where reuse ends: the curve has a step here
-    pages = tuple(sorted((*around, *(2**k for k in (11, 13, 16, 20, 26) if 2**k <= largest))))
+    pages = tuple(2**k for k in (11, 13, 16, 20, 22, 24, 26) if 2**k <= largest)
     if quick:
         coarse = tuple(size for size in (2**14, 2**18, 2**20, 2**22, 2**23, 2**24, 2**25, 2**26) if size <= largest)
         return Plan(
@@ -122,6 +121,7 @@ def batches(plan: Plan, *, numba: bool) -> list[tuple[int, Callable[[], Batch]]]
     jobs += [
         (1, _cast_batch),
         (1, _other_dtype_batch),
+        (1, _call_batch),
         (1, _interpreter_batch),
         (1, partial(_page_batch, plan.page_bytes)),
     ]
@@ -311,13 +311,22 @@ def _interpreter_batch() -> Batch:
 
 
 def _page_batch(sizes: tuple[int, ...]) -> Batch:
-    """Write the same pass into a new array and into one in use."""
+    """Write the same pass into an array in use, into a new one, and into memory fresh from the operating system."""
     batch: Batch = {}
     for size in sizes:
         a, out = aligned(size // 4), aligned(size // 4)
-        batch["pages", "fresh", size] = partial(np.add, a, a)
         batch["pages", "used", size] = partial(np.add, a, a, out=out)
+        batch["pages", "new", size] = partial(np.add, a, a)
+        batch["pages", "fresh", size] = partial(_add_into_fresh_pages, a, size)
     return batch
+
+
+def _add_into_fresh_pages(a: np.ndarray, size: int) -> None:
+    """Add into a mapping of its own, asking for huge pages where NumPy does (from 4 MB on, on Linux)."""
+    pages = mmap.mmap(-1, size)
+    if size >= 4 * MIB and hasattr(mmap, "MADV_HUGEPAGE"):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    np.add(a, a, out=np.frombuffer(pages, np.float32))
 
 
 def _stream_call(shape: str, operands: list[np.ndarray]) -> Callable[[], Any]:

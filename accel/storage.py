@@ -334,16 +334,17 @@ def _implausible_calibration(calibration: Calibration) -> str:
     rates += [calibration.interpreted_seconds, calibration.python_call_seconds, calibration.view_seconds]
     if not _positive([*rates, calibration.duration_seconds, *(overlap.exponent for overlap in calibration.overlaps)]):
         return "measured rates and times must be positive and finite"
+    pages = (calibration.allocations, calibration.fresh_pages)
     costs = [cost for c in calibration.ceilings for cost in (c.call_seconds, c.element_seconds, c.row_seconds)]
-    if not _at_least_zero([*costs, *calibration.fresh_pages.seconds_per_byte, calibration.spread_fraction]):
+    costs += [cost for curve in pages for cost in curve.seconds_per_byte]
+    if not _at_least_zero([*costs, calibration.spread_fraction]):
         return "measured costs and spreads must be finite and not negative"
     for name, sizes, values in _curves(calibration):
         if len(sizes) != len(values) or not _increasing(sizes):
             return f"the working sets of {name} must grow, and each must have one value"
         if not _positive(values):
             return f"the measured curve of {name} must be positive and finite"
-    pages = calibration.fresh_pages
-    if len(pages.allocation_bytes) != len(pages.seconds_per_byte) or not _increasing(pages.allocation_bytes):
+    if any(len(p.allocation_bytes) != len(p.seconds_per_byte) or not _increasing(p.allocation_bytes) for p in pages):
         return "the sizes of fresh pages must grow, and each must have one value"
     spreads = [(len(stream.working_set_bytes), stream.spread_fraction) for stream in calibration.streams]
     if any(len(spread) != count or not _at_least_zero(spread) for count, spread in spreads):

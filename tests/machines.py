@@ -56,6 +56,7 @@ CALIBRATION = Calibration(
     streams=(Stream("1R1W", (16384, 1 << 20, 1 << 27), (1.1e-11, 1.5e-11, 6.1e-11), (0.02, 0.01, 0.05)),),
     ceilings=(Ceiling("add", "float32", 4.1e-7, 7.3e-11, 2.0e-9), Ceiling("add", "float64", 4.2e-7, 1.4e-10)),
     calls=(CallCost("mean", "method", 6e-6),),
+    allocations=FreshPages((1 << 11, 1 << 25), (1.0e-11, 0.0)),
     fresh_pages=FreshPages((1 << 17, 1 << 25), (1.0e-10, 3.3e-10)),
     matmuls=(MatmulRate("float32", 1, 512, 512, 512, 0.00312),),
     interpreted_seconds=9.1e-8,

@@ -48,6 +48,7 @@ def made_up(call=1e-6, element=2e-10, row=3e-8, per_byte=5e-11, exponent=2.0):
     raw["peak", "float32", 1, "fma probe", 10**9] = exactly(0.01)
     raw["pages", "fresh", 2**20] = exactly(2e-3)
     raw["pages", "used", 2**20] = exactly(1e-3)
+    raw["pages", "new", 2**20] = exactly(1.5e-3)
     raw["product", "float32", 1, 64, 32, 16] = exactly(1e-5)
     raw["interpreter", 512] = exactly(512 * 3e-7)
     raw["python call",] = exactly(5e-8)
@@ -96,6 +97,7 @@ def test_the_fit_of_everything_else():
     [load] = calibration.bandwidths
     assert load.bytes_per_second == pytest.approx((2**20 / 1e-5, 2**27 / 1e-2))
     assert calibration.fresh_pages.seconds_per_byte == pytest.approx((1e-3 / 2**20,))
+    assert calibration.allocations.seconds_per_byte == pytest.approx((0.5e-3 / 2**20,))
     assert calibration.interpreted_seconds == pytest.approx(3e-7)
     assert calibration.matmuls[0].k == 32
     assert calibration.calls[0].seconds == pytest.approx(6e-6)

@@ -66,10 +66,17 @@ def test_short_calls_are_repeated_until_a_sample_is_long_enough():
 
 def test_samples_of_compared_functions_alternate():
     order = []
-    calls = {"a": lambda: order.append("a") or time.sleep(0.002), "b": lambda: order.append("b") or time.sleep(0.002)}
-    measure_calls(calls, seconds=0.02, least=5, repeats={"a": 1, "b": 1})
-    assert order[:6] == ["a", "b"] * 3
-    assert abs(order.count("a") - order.count("b")) == 0
+    calls = {name: (lambda name=name: order.append(name)) for name in "ab"}
+    measure_calls(calls, seconds=0.001, least=5, repeats={"a": 20, "b": 20})
+    assert "".join(order[2:82]) == ("a" * 20 + "b" * 20) * 2
+
+
+def test_a_sample_of_few_calls_begins_with_one_that_is_not_timed():
+    order = []
+    calls = {name: (lambda name=name: order.append(name)) for name in "ab"}
+    measured = measure_calls(calls, seconds=0.001, least=5, repeats={"a": 1, "b": 1})
+    assert order[2:10] == ["a", "a", "b", "b"] * 2
+    assert measured["a"].calls_per_sample == 1
 
 
 def test_garbage_collection_is_off_inside_and_as_it_was_after():

@@ -100,7 +100,7 @@ def advise_trace(traced: Trace, machine: Machine, *, threads: int = 1) -> tuple[
 
 def _advise(traced: Trace, machine: Machine, threads: int, arrays: Sequence[Any] | None) -> tuple[Advice, ...]:
     now = predict_trace(traced, machine, threads=threads).seconds
-    situation = Situation(traced, machine, threads)
+    situation = Situation(_opaque_last(traced), machine, threads)
     best: dict[tuple[str, str], Advice] = {}
     for name, rule in RULES:
         for rewrite in rule(situation):
@@ -112,6 +112,13 @@ def _advise(traced: Trace, machine: Machine, threads: int, arrays: Sequence[Any]
                 best[name, found.where] = found
     worthwhile = [advice for advice in best.values() if advice.predicted_gain >= LEAST_GAIN]
     return tuple(sorted(worthwhile, key=lambda advice: -advice.predicted_gain))
+
+
+def _opaque_last(traced: Trace) -> Trace:
+    """Return the trace with unexplained time after its calls: it is no call that stands between two others."""
+    found = replace(traced, ops=tuple(sorted(traced.ops, key=lambda op: op.kind == "opaque")))
+    found.__dict__.update({name: value for name, value in traced.__dict__.items() if name == "_result"})
+    return found
 
 
 def _priced(rule: str, rewrite: Rewrite, situation: Situation, now: float) -> Advice:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,10 @@ from accel.tracing.layout import axis_order
 from accel.tracing.operations import Buffer, Op, Operand
 
 __all__ = ["contiguous_access", "in_place", "results_into_given_memory"]
+
+
+MOST_COPIES = 4
+"""Windows of one kind that are worth copying one by one; more of them come from a loop."""
 
 
 def in_place(situation: Situation) -> Iterator[Rewrite]:
@@ -148,8 +153,9 @@ def contiguous_access(situation: Situation) -> Iterator[Rewrite]:
         whole = situation.trace.buffers[value[0]].nbytes == shape[0] * strides[0]
         if len(offsets) > 1 and whole and max(offsets) < strides[0] and _unwritten(situation, value, indices):
             yield _transposed(situation, value, shape[0], strides[0], sorted(indices))
+    alike = Counter((value, shape, strides) for value, _, shape, strides in uses)
     for (value, offset, shape, strides), indices in uses.items():
-        if _unwritten(situation, value, indices):
+        if alike[value, shape, strides] <= MOST_COPIES and _unwritten(situation, value, indices):
             yield _copied(situation, (value, offset, shape, strides), indices)
 
 
@@ -171,7 +177,7 @@ def _unwritten(situation: Situation, value: Value, indices: list[int]) -> bool:
     """Whether no call writes a value between its first and last of these uses; nothing unseen may happen either."""
     first, last = min(indices), max(indices)
     between = situation.trace.ops[first : last + 1]
-    return not any(op.kind == "opaque" or any(r.buffer == value[0] for r in op.results) for op in between)
+    return situation.sees_all and not any(any(r.buffer == value[0] for r in op.results) for op in between)
 
 
 def _copy(op: Op, source: Operand, target: Operand) -> Op:
@@ -246,7 +252,7 @@ def _transposed(situation: Situation, value: Value, length: int, step: int, indi
     )
 
 
-def _with(op: Op, replaced) -> Op:  # type: ignore[no-untyped-def]
+def _with(op: Op, replaced: Callable[[Operand], Operand]) -> Op:
     scalar_bytes = op.cost.bytes_written - sum(r.nbytes for r in op.results)
     new = recounted(replace(op, operands=tuple(replaced(o) for o in op.operands)), scalar_bytes=scalar_bytes)
     return relooped(new) if is_elementwise(op) else new

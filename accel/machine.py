@@ -252,7 +252,9 @@ class Machine(Record):
     def __str__(self) -> str:
         """Name the machine in one line."""
         when = (
-            f", measured {self.calibration.taken_at[:16].replace('T', ' ')}" if self.calibration else ", not measured"
+            f", calibrated {self.calibration.taken_at[:16].replace('T', ' ')}"
+            if self.calibration
+            else ", not calibrated"
         )
         return f"{self.cpu_name}, {self.usable_cpus} CPU{'s' * (self.usable_cpus > 1)}{when}"
 
@@ -284,14 +286,18 @@ class Machine(Record):
         return "DRAM"
 
     def level_bandwidths(self, threads: int = 1) -> dict[str, float]:
-        """Return bytes per second by level: each cache when half full, DRAM at the largest size measured."""
+        """Return each memory level's roof in bytes per second: the best that the level above cannot explain.
+
+        A level counts from working sets of twice the size of the level above, DRAM at the largest working set measured.
+        """
         largest = max(curve.working_set_bytes[-1] for curve in self.roofs.bandwidths)
-        at = {
-            cache.name: cache.size_bytes / 2 * (threads if cache.shared_by_cpus == 1 else 1)
-            for cache in self.caches
-            if cache.size_bytes <= largest
-        }
-        return {name: self.bandwidth_bytes_per_second(size, threads) for name, size in (at | {"DRAM": largest}).items()}
+        levels, above = {}, 0.0
+        for cache in self.caches:
+            if cache.size_bytes <= largest:
+                share = threads if cache.shared_by_cpus == 1 else 1
+                levels[cache.name] = self.bandwidth_bytes_per_second(max(2.0 * above, 1.0) * share, threads)
+                above = cache.size_bytes
+        return levels | {"DRAM": self.bandwidth_bytes_per_second(largest, threads)}
 
     def with_calibration(self, calibration: Calibration) -> Self:
         """Return this machine with its measured roofs."""

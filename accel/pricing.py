@@ -140,8 +140,11 @@ class PriceList:
         cost = op.cost
         known = not op.opaque and (cost.flops or cost.bytes_algorithmic or cost.interpreted)
         dtype = op.dtype if op.dtype in ("float32", "float64") else "float32"
-        arithmetic = cost.flops / self.machine.peak_flops_per_second(dtype, self.threads) if known else op.seconds
-        arithmetic += cost.interpreted * self._roofs.interpreted_seconds
+        if known:
+            arithmetic = cost.flops / self.machine.peak_flops_per_second(dtype, self.threads)
+            arithmetic += cost.interpreted * self._roofs.interpreted_seconds
+        else:
+            arithmetic = op.seconds
         bandwidth = self.machine.bandwidth_bytes_per_second(max(cost.bytes_algorithmic, 1), self.threads)
         call = self._ceiling("add", "float32").call_seconds
         return Price(
@@ -152,7 +155,7 @@ class PriceList:
             overlap_exponent=self._usual_overlap,
             uncertainty_fraction=self._roofs.spread_fraction,
             level=self.machine.level_of(cost.bytes_algorithmic),
-            arithmetic_name="interpreter" if cost.interpreted else "opaque" if not known else "peak",
+            arithmetic_name="opaque" if not known else "interpreter" if cost.interpreted else "peak",
         )
 
     def _ceiling(self, name: str, dtype: str, *, special: bool = False) -> Ceiling:

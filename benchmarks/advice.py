@@ -270,7 +270,17 @@ def main() -> None:
     machine = accel.this_machine()
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     table = Table(title=f"Advice on {machine}", title_justify="left")
-    for head in ("rule", "function", "predicted", "achieved", "spread", "sign", f"within {CLOSE:.0%}", "after, predicted", "measured"):
+    for head in (
+        "rule",
+        "function",
+        "predicted",
+        "achieved",
+        "spread",
+        "sign",
+        f"within {CLOSE:.0%}",
+        "after, predicted",
+        "measured",
+    ):
         table.add_column(head, justify="left" if head in ("rule", "function") else "right")
     signs, close = [], []
     for case in cases(machine):

@@ -21,11 +21,11 @@ def test_an_uncalibrated_machine_has_no_roofs():
     assert not LAPTOP.is_calibrated
     with pytest.raises(ValueError, match=r"detected but not measured.*accel\.calibrate\(\)"):
         _ = LAPTOP.roofs
-    assert "not measured" in str(LAPTOP)
+    assert "not calibrated" in str(LAPTOP)
 
 
 def test_its_name_says_when_it_was_measured():
-    assert str(CALIBRATED) == "Some CPU @ 3.00GHz, 4 CPUs, measured 2026-01-02 03:04"
+    assert str(CALIBRATED) == "Some CPU @ 3.00GHz, 4 CPUs, calibrated 2026-01-02 03:04"
 
 
 def test_peaks_by_dtype_and_threads():
@@ -83,3 +83,20 @@ def test_interpolation_is_linear_in_the_logarithm():
     assert interpolate(10, xs, ys) == 0.0
     assert interpolate(1, xs, ys) == 0.0
     assert interpolate(1e9, xs, ys) == 2.0
+
+
+def test_no_level_is_slower_than_what_was_measured_in_it():
+    for name, bandwidth in CALIBRATED.level_bandwidths().items():
+        inside = [
+            rate
+            for curve in CALIBRATED.calibration.bandwidths
+            if curve.threads == 1
+            for size, rate in zip(curve.working_set_bytes, curve.bytes_per_second, strict=True)
+            if CALIBRATED.level_of(size / 2) == name
+        ]
+        assert all(rate <= bandwidth for rate in inside)
+
+
+def test_a_roof_between_two_measured_sizes_is_that_of_the_smaller():
+    assert CALIBRATED.bandwidth_bytes_per_second(100_000) == 2.1e11
+    assert CALIBRATED.bandwidth_bytes_per_second((1 << 27) - 1) == 9.0e10

@@ -202,8 +202,9 @@ def test_measured_against_predicted_states_the_errors():
 
 
 def test_steps_state_speed_ups_over_the_base():
-    assert "5.1 times as fast as unfused" in plot.steps(forms(), title="T").alt
-    assert "1.9 times as fast as in place" in plot.steps(forms(), title="T", base="in place").alt
+    assert "5.1× faster than unfused" in plot.steps(forms(), title="T").alt
+    assert "1.9× faster than in place" in plot.steps(forms(), title="T", base="in place").alt
+    assert "5.1× slower than blocked" in plot.steps(forms(), title="T", base="blocked").alt
     with pytest.raises(KeyError, match="nothing"):
         plot.steps(forms(), title="T", base="nothing")
 

@@ -125,7 +125,7 @@ def _write_step(axes: Axes, index: int, row: Row, base_row: Row) -> None:
     ends = (row.measured_seconds, row.measured.quartiles_seconds[1], row.predicted_seconds)
     text = format_seconds(row.measured_seconds)
     if row is not base_row:
-        text += f"\u2003{_speed_up(row, base_row)}×"
+        text += f"\u2003{_speed_up(row, base_row, 'faster', 'slower')}"
     axes.annotate(
         text,
         (max(end for end in ends if drawable(end)), index),
@@ -137,12 +137,14 @@ def _write_step(axes: Axes, index: int, row: Row, base_row: Row) -> None:
     )
 
 
-def _speed_up(row: Row, base_row: Row) -> str:
-    return format_number(base_row.measured_seconds / row.measured_seconds, digits=2)
+def _speed_up(row: Row, base_row: Row, faster: str, slower: str) -> str:
+    """Say by how many times a row differs from the base, and which way."""
+    ratio = base_row.measured_seconds / row.measured_seconds
+    return f"{format_number(max(ratio, 1 / ratio), digits=2)}× {faster if ratio >= 1 else slower}"
 
 
 def _tell_step(name: str, row: Row, base_row: Row) -> str:
     told = f"{name}: measured {format_seconds(row.measured_seconds)}"
     if drawable(row.predicted_seconds):
         told += f", predicted {format_seconds(row.predicted_seconds)}"
-    return told if row is base_row else f"{told}, {_speed_up(row, base_row)} times as fast as {base_row.name}"
+    return told if row is base_row else f"{told}, {_speed_up(row, base_row, 'faster', 'slower')} than {base_row.name}"

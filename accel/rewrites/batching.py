@@ -203,9 +203,7 @@ class _Loop:
         made = self._new(result.label, shape, result.dtype, itemsize, like=result)
         return (made,), made.nbytes
 
-    def _new(
-        self, label: str, shape: tuple[int, ...], dtype: str, itemsize: int, *, like: Operand | None
-    ) -> Operand:
+    def _new(self, label: str, shape: tuple[int, ...], dtype: str, itemsize: int, *, like: Operand | None) -> Operand:
         number = next(self._numbers)
         made = packed(number, label, shape, dtype, itemsize)
         self.buffers[number] = Buffer(label, made.nbytes, created=True)

@@ -123,9 +123,7 @@ def recounted(op: Op, *, scalar_bytes: int = 0) -> Op:
     return replace(op, cost=cost, in_place=any(result in op.operands for result in op.results))
 
 
-def like(
-    op: Op, name: str, operands: Sequence[Operand], result: Operand, *, fresh: bool = False, step: int = 0
-) -> Op:
+def like(op: Op, name: str, operands: Sequence[Operand], result: Operand, *, fresh: bool = False, step: int = 0) -> Op:
     """Return another elementwise call at the same place in the source."""
     dtype = result.dtype
     steps = [_steps(array, result.shape) for array in (*operands, result)]

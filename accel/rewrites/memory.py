@@ -9,7 +9,17 @@ from dataclasses import replace
 import numpy as np
 
 from accel.cost import Cost
-from accel.rewrites.dataflow import Rewrite, Situation, Value, is_elementwise, packed, places, recounted, relooped, value_of
+from accel.rewrites.dataflow import (
+    Rewrite,
+    Situation,
+    Value,
+    is_elementwise,
+    packed,
+    places,
+    recounted,
+    relooped,
+    value_of,
+)
 from accel.tracing.layout import axis_order
 from accel.tracing.operations import Buffer, Op, Operand
 
@@ -198,7 +208,9 @@ def _copied(
     value, offset, shape, strides = key
     ops = list(situation.trace.ops)
     users = [ops[i] for i in dict.fromkeys(indices)]
-    source = next(o for o in users[0].operands if (o.offset_bytes, o.shape, o.strides) == key[1:] and value_of(o) == value)
+    source = next(
+        o for o in users[0].operands if (o.offset_bytes, o.shape, o.strides) == key[1:] and value_of(o) == value
+    )
     itemsize = np.dtype(source.dtype).itemsize
     number = next(situation.new_buffers())
     order = users[0].results[0].strides if users[0].results and users[0].results[0].shape == shape else ()

@@ -76,9 +76,11 @@ def chains(situation: Situation, *, reductions: bool, allowed: frozenset[str] | 
         if not length:
             start += 1
             continue
-        while stop < len(ops) and (
-            ops[stop].name == "empty" or _leading(ops[stop], reductions, allowed) == length
-        ) and _is_sound(Chain(situation, start, stop + 1, length)):
+        while (
+            stop < len(ops)
+            and (ops[stop].name == "empty" or _leading(ops[stop], reductions, allowed) == length)
+            and _is_sound(Chain(situation, start, stop + 1, length))
+        ):
             stop += 1
         chain = Chain(situation, start, stop, length)
         if len(chain.ops) > 1:
@@ -167,7 +169,9 @@ class _Blocks:
         free: list[tuple[float, Value]] = []
         for i, op in enumerate(chain.ops):
             ending = dict.fromkeys(value_of(o) for o in op.operands if last[value_of(o)] == i)
-            dying = [(o.nbytes, slots[value_of(o)]) for o in op.operands if value_of(o) in slots and last[value_of(o)] == i]
+            dying = [
+                (o.nbytes, slots[value_of(o)]) for o in op.operands if value_of(o) in slots and last[value_of(o)] == i
+            ]
             for result in op.results:
                 value = value_of(result)
                 if value in slots or not chain.is_inner(result):
@@ -187,7 +191,9 @@ class _Blocks:
         buffers = dict(trace.buffers)
         for (number, label), row_bytes in self.scratch_row_bytes.items():
             buffers[number] = Buffer(label, math.ceil(row_bytes * rows), created=True)
-        blocks = [op for start in range(0, chain.length, rows) for op in self._block(start, min(rows, chain.length - start))]
+        blocks = [
+            op for start in range(0, chain.length, rows) for op in self._block(start, min(rows, chain.length - start))
+        ]
         reserved = self._reserved()
         kept = [op for op in trace.ops[chain.start : chain.stop] if op.name == "empty" and not self._is_scratch(op)]
         elements = rows * max(op.results[0].size // chain.length for op in chain.ops)
@@ -210,7 +216,10 @@ class _Blocks:
         fresh = {value_of(r): op.fresh_bytes for op in self.chain.ops for r in op.results if op.fresh_bytes}
         made = [first] * (len(self.scratch_row_bytes) + sum(value not in self._scratch for value in fresh))
         # They are priced as calls only: pages are first touched when a block is written.
-        return [replace(_EMPTY, file=op.file, function=op.function, line=op.line, instruction=-i) for i, op in enumerate(made)]
+        return [
+            replace(_EMPTY, file=op.file, function=op.function, line=op.line, instruction=-i)
+            for i, op in enumerate(made)
+        ]
 
     def _block(self, start: int, rows: int) -> Iterator[Op]:
         """Give the calls on rows `start` to `start + rows`."""

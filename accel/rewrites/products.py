@@ -62,7 +62,9 @@ def _as_product(op: Op) -> tuple[str, tuple[int, int, int, int], str] | None:
     if list(out) != shared + rows + columns:
         return None
     size = [int(np.prod([lengths[i] for i in group])) for group in (shared, rows, summed, columns)]
-    a, b = (operand.label if operand.label.isidentifier() else name for operand, name in zip(op.operands, "ab", strict=True))
+    a, b = (
+        operand.label if operand.label.isidentifier() else name for operand, name in zip(op.operands, "ab", strict=True)
+    )
     if len(summed) == 1 and len(rows) <= 1 and len(columns) <= 1:
         factors = _factor(a, left, shared, rows, summed), _factor(b, right, shared, summed, columns)
         if None not in factors:

@@ -19,9 +19,8 @@ SHARE = 0.05
 SECONDS = 20e-6
 """Time that no call explains gets a row where it is more than both this share of the run and this long."""
 
-ENOUGH_EVENTS = 10
-"""Fewer calls do not tell whether the machine is slow at the moment: the first of a kind takes longer anyway."""
-
+SLOWEST = 2.5
+"""The most that a busy machine is taken to slow the tracer down; a first call of anything takes longer than that."""
 RELEASED_BYTES = 128 * 1024
 RELEASE_NANOSECONDS_PER_BYTE = 0.5
 """Giving a dead array of this size back to the system takes time between calls, at most about this much a byte. It is
@@ -37,7 +36,7 @@ def find_unexplained(recorder: Recorder, started: int, ended: int, code: Any) ->
     call_ns, view_ns, item_ns, visible_ns = hidden_nanoseconds()
     numpy_ns = sum(event.ended - event.started for event in events)
     visible = sum(event.left - event.entered for event in events) - numpy_ns
-    slowness = max(1.0, visible / (len(events) * visible_ns)) if len(events) >= ENOUGH_EVENTS else 1.0
+    slowness = min(max(1.0, visible / (len(events) * visible_ns)), SLOWEST) if events else 1.0
     gaps = list(_gaps(recorder, started, ended))
     views = sum(event.views for event in events) + recorder.views
     hidden = slowness * (len(events) * call_ns + views * view_ns + recorder.items * item_ns)

@@ -1,4 +1,4 @@
-"""Does advice keep its word? Each rule on functions made for it: the gain predicted, and the gain of the rewrite by hand.
+"""Does advice keep its word? Each rule on functions made for it: gain predicted, and gain of the rewrite by hand.
 
     python benchmarks/advice.py          all
     python benchmarks/advice.py in       those whose rule's name contains "in"
@@ -125,7 +125,7 @@ def compiled_polynomial() -> Callable[..., Any]:
     import numba
 
     @numba.njit(error_model="numpy")
-    def loop(x, out):  # type: ignore[no-untyped-def]  # noqa: ANN
+    def loop(x, out):
         two, one, three = x.dtype.type(2), x.dtype.type(1), x.dtype.type(3)
         for i in range(x.size):
             out[i] = ((x[i] * two + one) * x[i] + three) * x[i]
@@ -142,7 +142,7 @@ def compiled_normalize() -> Callable[..., Any]:
     import numba
 
     @numba.njit(error_model="numpy")
-    def loop(x, y, out):  # type: ignore[no-untyped-def]  # noqa: ANN
+    def loop(x, y, out):
         for i in range(x.size):
             out[i] = (x[i] - y[i]) / (x[i] + y[i])
 
@@ -210,13 +210,31 @@ def cases(machine: accel.Machine) -> list[Case]:
     rows = l2 // (3 * matrix.strides[0])
     scale = np.float64(0.7978845608)
     found = [
-        Case("no float64 promotion", "x * np.float64 + 1, 200K", lambda x: x * scale + 1, lambda x: x * float(scale) + 1, (medium,)),
-        Case("no float64 promotion", "tanh(x * np.float64), 8M", lambda x: np.tanh(x * scale), lambda x: np.tanh(x * float(scale)), (large,)),
+        Case(
+            "no float64 promotion",
+            "x * np.float64 + 1, 200K",
+            lambda x: x * scale + 1,
+            lambda x: x * float(scale) + 1,
+            (medium,),
+        ),
+        Case(
+            "no float64 promotion",
+            "tanh(x * np.float64), 8M",
+            lambda x: np.tanh(x * scale),
+            lambda x: np.tanh(x * float(scale)),
+            (large,),
+        ),
         Case("power as product", "x**3, 200K", lambda x: x**3, lambda x: x * x * x, (medium,)),
         Case("power as product", "x + x**4, 8M", lambda x: x + x**4, lambda x: x + np.square(np.square(x)), (large,)),
         Case("in place", "polynomial, 200K", polynomial, polynomial_in_place, (medium,)),
         Case("in place", "named temporaries, 8M", named, named_in_place, (large, large[::-1].copy())),
-        Case("out=", "x + y, 8M", lambda x, y: x + y, kept(lambda x, y, out: np.add(x, y, out=out), large), (large, large[::-1].copy())),
+        Case(
+            "out=",
+            "x + y, 8M",
+            lambda x, y: x + y,
+            kept(lambda x, y, out: np.add(x, y, out=out), large),
+            (large, large[::-1].copy()),
+        ),
         Case("out=", "named temporaries, 8M", named, kept(named_out, large), (large, large[::-1].copy())),
         Case("blocking", "polynomial, 8M", polynomial, polynomial_blocked(l2 // 12 // 16 * 16), (large,)),
         Case("blocking", "softmax over rows, 2000 x 2000", softmax, softmax_blocked(rows), (matrix,)),
@@ -226,16 +244,34 @@ def cases(machine: accel.Machine) -> list[Case]:
         Case("float32", "a @ b, 512", product, product, (double, double), (square, square)),
         Case("batching", "500 rows of 100", row_loop, row_batch, (small, small[::-1].copy())),
         Case("batching", "500 sums of 100", lambda x: [row.sum() for row in x], lambda x: x.sum(axis=-1), (small,)),
-        Case("BLAS for einsum", "ik,kj->ij, 256", lambda a, b: np.einsum("ik,kj->ij", a, b), product, (normal(256, 256),) * 2),
-        Case("BLAS for einsum", "ik,jk->ij, 256", lambda a, b: np.einsum("ik,jk->ij", a, b), lambda a, b: a @ b.T, (normal(256, 256), normal(256, 256))),
+        Case(
+            "BLAS for einsum",
+            "ik,kj->ij, 256",
+            lambda a, b: np.einsum("ik,kj->ij", a, b),
+            product,
+            (normal(256, 256),) * 2,
+        ),
+        Case(
+            "BLAS for einsum",
+            "ik,jk->ij, 256",
+            lambda a, b: np.einsum("ik,jk->ij", a, b),
+            lambda a, b: a @ b.T,
+            (normal(256, 256), normal(256, 256)),
+        ),
         Case("BLAS for loops", "triple loop, 40", product_loop, product, (normal(40, 40), normal(40, 40))),
-    ]  # fmt: skip
+    ]
     if machine.numba_version is not None:
         found += [
             Case("fusing", "polynomial, 200K", polynomial, compiled_polynomial(), (medium,)),
             Case("fusing", "polynomial, 8M", polynomial, compiled_polynomial(), (large,)),
-            Case("fusing", "(x - y) / (x + y), 8M", lambda x, y: (x - y) / (x + y), compiled_normalize(), (large, large[::-1].copy())),
-        ]  # fmt: skip
+            Case(
+                "fusing",
+                "(x - y) / (x + y), 8M",
+                lambda x, y: (x - y) / (x + y),
+                compiled_normalize(),
+                (large, large[::-1].copy()),
+            ),
+        ]
     if machine.usable_cpus > 1:
         found += [
             Case("threads", "a @ b, 512, float32", product, product, (square, square), None, machine.usable_cpus),
@@ -296,10 +332,16 @@ def main() -> None:
         signs.append(right)
         close.append(abs(expected / gain - 1) <= CLOSE if advice else right)
         table.add_row(
-            case.rule, case.name, f"{expected:.2f}x" if advice else "none", f"{gain:.2f}x", f"{spread:.0%}",
-            "right" if right else "WRONG", "yes" if close[-1] else "no",
-            format_seconds(advice.predicted_seconds) if advice else "", format_seconds(measured["after"].best_seconds),
-        )  # fmt: skip
+            case.rule,
+            case.name,
+            f"{expected:.2f}x" if advice else "none",
+            f"{gain:.2f}x",
+            f"{spread:.0%}",
+            "right" if right else "WRONG",
+            "yes" if close[-1] else "no",
+            format_seconds(advice.predicted_seconds) if advice else "",
+            format_seconds(measured["after"].best_seconds),
+        )
     console = Console(width=150)
     console.print(table)
     console.print(f"sign right {sum(signs)} of {len(signs)}, within {CLOSE:.0%} {sum(close)} of {len(close)}")

@@ -26,7 +26,7 @@ class _DependentError(Exception):
 
 
 def batching(situation: Situation) -> Iterator[Rewrite]:
-    """A loop whose iterations make the same calls on equally spaced parts of arrays: each call once, on all parts.
+    """Make the calls of a loop over equally spaced parts of arrays once each, on all parts.
 
     Covers elementwise calls, reductions of a whole part, matrix products, and assignments into an array. Applies where
     no iteration reads what another one wrote, and where what all iterations share is not written.
@@ -166,7 +166,7 @@ class _Loop:
         )
 
     def _is_own_part(self, array: Operand, step: int) -> bool:
-        """Whether all uses of an array that the loop writes are of the same part in each iteration, apart from others."""
+        """Whether each iteration uses one part of an array that the loop writes, apart from the parts of the others."""
         windows = {
             (a.offset_bytes, a.shape, a.strides)
             for op in self.ops[: self.period]
@@ -196,7 +196,7 @@ class _Loop:
         for before, now in zip(op.operands, operands, strict=True):
             dies = value_of(before) in self._made and self._last[value_of(before)] == place
             fits = (now.shape, now.dtype) == (shape, result.dtype) and now.nbytes >= elision.ELISION_BYTES
-            if dies and fits and op.name in OPERATORS and elision.references():
+            if dies and fits and op.name in OPERATORS and not op.scalars and elision.references():
                 self.stacked[value_of(result)] = now
                 return (now,), 0
         itemsize = np.dtype(result.dtype).itemsize

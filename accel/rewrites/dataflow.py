@@ -65,7 +65,7 @@ class Situation:
 
     @cached_property
     def sees_all(self) -> bool:
-        """Whether the uses of all temporaries are known: next to nothing happened that the trace could not look into."""
+        """Whether all uses of temporaries are known: next to nothing happened that the trace could not look into."""
         hidden = sum(op.seconds for op in self.trace.ops if op.kind == "opaque")
         return hidden <= UNSEEN_SHARE * sum(op.seconds for op in self.trace.ops)
 

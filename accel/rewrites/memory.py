@@ -31,7 +31,7 @@ MOST_COPIES = 4
 
 
 def in_place(situation: Situation) -> Iterator[Rewrite]:
-    """A new result although a temporary of the same shape and dtype is used for the last time: `out=` that temporary.
+    """Write a result over a temporary of its shape and dtype that is used for the last time: `out=`.
 
     Only memory that the function made itself is overwritten, never an argument, never what is returned, and only where
     every use of it is known: no unexplained stretch of the run may have read it.
@@ -49,7 +49,7 @@ def in_place(situation: Situation) -> Iterator[Rewrite]:
 
 
 def results_into_given_memory(situation: Situation) -> Iterator[Rewrite]:
-    """Results and temporaries of ufuncs in new memory: let the caller hand over arrays that are used again.
+    """Let the caller hand over the arrays that ufuncs write, so that they are used again and again.
 
     The calls are those of the rewrite in place; what they still allocate comes from the caller. Functions that take no
     `out=` keep their allocations.
@@ -143,7 +143,7 @@ def _dead(result: Operand, free: list[tuple[int, str, Value]]) -> Value | None:
 
 
 def contiguous_access(situation: Situation) -> Iterator[Rewrite]:
-    """Operands with gaps, or in another axis order than the result: copy once, then use the copy.
+    """Copy operands with gaps, or in another axis order than the result, once, and use the copy.
 
     Applies to windows that elementwise calls and 1-D reductions read, of memory that no call writes meanwhile. Where
     they are columns of one array, its transpose is copied once and the columns become rows.
@@ -205,7 +205,7 @@ def _copy(op: Op, source: Operand, target: Operand) -> Op:
 def _copied(
     situation: Situation, key: tuple[Value, int, tuple[int, ...], tuple[int, ...]], indices: list[int]
 ) -> Rewrite:
-    value, offset, shape, strides = key
+    value, _, shape, _ = key
     ops = list(situation.trace.ops)
     users = [ops[i] for i in dict.fromkeys(indices)]
     source = next(

@@ -127,7 +127,7 @@ def _is_sound(chain: Chain) -> bool:
 
 
 def blocking(situation: Situation) -> Iterator[Rewrite]:
-    """Two or more elementwise calls in a row over arrays larger than L2: all of them on one block, then the next.
+    """Run two or more elementwise calls on one block, then on the next, where their arrays are larger than L2.
 
     Blocks are rows of the leading axis. Reductions belong to a chain where they run along other axes; one along the
     leading axis, or over everything, ends it. Temporaries shrink to a block; results are written block by block.
@@ -162,11 +162,11 @@ class _Blocks:
         self.scratch_row_bytes = {slot: rows[slot] for slot in set(self._scratch.values())}
 
     def _assigned(self) -> dict[Value, Value]:
-        """Give each value that lives in the chain only a scratch array, over a value that dies with the call if it can."""
+        """Give each value that lives in the chain only a scratch array: that of a value it ends, if it can."""
         chain, numbers = self.chain, self.situation.new_buffers()
         last = {value_of(a): i for i, op in enumerate(chain.ops) for a in (*op.operands, *op.results)}
         slots: dict[Value, Value] = {}
-        free: list[tuple[float, Value]] = []
+        free: list[tuple[int, Value]] = []
         for i, op in enumerate(chain.ops):
             ending = dict.fromkeys(value_of(o) for o in op.operands if last[value_of(o)] == i)
             dying = [
@@ -200,7 +200,8 @@ class _Blocks:
         block = f"{elements:,} elements" if all(len(op.results[0].shape) == 1 for op in chain.ops) else f"{rows:,} rows"
         return Rewrite(
             where=places(chain.ops),
-            change=f"a loop over blocks of {block}, all {len(chain.ops)} calls on one block with out= and scratch arrays",
+            change=f"a loop over blocks of {block}, all {len(chain.ops)} calls on one block, "
+            "with out= and scratch arrays",
             note=f"{math.ceil(chain.length / rows)} blocks; a block's working set is "
             f"{self.row_bytes * rows / 2**10:,.0f} KB",
             ops=(*trace.ops[: chain.start], *kept, *reserved, *blocks, *trace.ops[chain.stop :]),
@@ -252,16 +253,17 @@ class _Blocks:
 
 
 _EMPTY = Op(
-    index=0, name="empty", kind="function", operands=(), results=(), scalars=(), dtype="float64", loop_dtypes=(), cost=Cost()
+    index=0, name="empty", kind="function", operands=(), results=(), scalars=(), dtype="float64", loop_dtypes=(),
+    cost=Cost(),
 )  # fmt: skip
 
 
 def fusing(situation: Situation) -> Iterator[Rewrite]:
-    """Two or more calls of plain arithmetic in a row on dense arrays of one dtype: one compiled pass, with Numba.
+    """Turn two or more calls of plain arithmetic on dense arrays of one dtype into one compiled pass, with Numba.
 
     The pass reads each input once and writes each result once. Applies where the machine has Numba, and to arithmetic
-    only: without a vector math library, which Numba's wheels do not bring, compiled `exp` or `tanh` is a scalar call and
-    slower than NumPy's, so those calls stay NumPy's and the passes lie around them.
+    only: without a vector math library, which Numba's wheels do not bring, compiled `exp` or `tanh` is a scalar call
+    and slower than NumPy's, so those calls stay NumPy's and the passes lie around them.
     """
     if situation.machine.numba_version is None or not situation.sees_all:
         return
@@ -280,7 +282,8 @@ def fusing(situation: Situation) -> Iterator[Rewrite]:
     passes = f"{distinct} compiled passes" if distinct > 1 else "one compiled pass"
     yield Rewrite(
         where=places(calls),
-        change=f'{passes} (numba.njit, error_model="numpy", a plain loop) instead of {len({site(op) for op in calls})} NumPy calls',
+        change=f'{passes} (numba.njit, error_model="numpy", a plain loop) instead of '
+        f"{len({site(op) for op in calls})} NumPy calls",
         note="assumes that the loop is vectorized and streams like a NumPy call; compilation, once, is not counted",
         ops=tuple(ops),
         buffers=situation.trace.buffers,

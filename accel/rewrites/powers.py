@@ -18,7 +18,7 @@ LARGEST_EXPONENT = 8
 
 
 def powers_as_products(situation: Situation) -> Iterator[Rewrite]:
-    """`power(x, n)` of floating-point x, n = 2 … 8: `x * x`, `x * x * x`, `y = x * x` and products of y.
+    """Write `power(x, n)`, n = 2 … 8, x floating-point, as `x * x`, `x * x * x`, or `y = x * x` and products of y.
 
     Does not apply to `x**2`, for which NumPy calls `square` of its own accord; with `where=`; to other exponents; to
     powers above the third that overwrite x.

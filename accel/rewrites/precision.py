@@ -19,10 +19,11 @@ OPERATORS = frozenset({"add", "subtract", "multiply", "divide", "negative", "abs
 
 
 def no_float64_promotion(situation: Situation) -> Iterator[Rewrite]:
-    """Float32 data that meets a NumPy float64 constant: a scalar, or an array of one element or less than the data.
+    """Keep float32 data float32 where it meets a NumPy float64 constant: a scalar, or an array smaller than the data.
 
     Everything that is float64 only because of the constant becomes float32, the result too. Does not apply where the
     float64 values go on into an array that is float64 for another reason, nor to conversions written out (`astype`).
+    Calls that write over a temporary are taken to do so still, as in `float32_for_float64`.
     """
     ops = situation.trace.ops
     narrowing = _Narrowing(situation)
@@ -105,7 +106,8 @@ class _Narrowing:
 
     def _elided(self, place: int, op: Op, operands: tuple[Operand, ...], result: Operand) -> Operand | None:
         """Return the dying float32 operand that an operator now writes over, as it could not while dtypes differed."""
-        if not (is_elementwise(op) and op.name in OPERATORS and elision.references()):
+        # NumPy never takes a Python number to fit a dying float32 array (`elision.fits_scalar`).
+        if not (is_elementwise(op) and op.name in OPERATORS and not op.scalars and elision.references()):
             return None
         for before, now in zip(op.operands, operands, strict=True):
             dies = self.situation.is_temporary(before) and self.situation.last_use[value_of(before)] == place
@@ -155,10 +157,11 @@ def _constant(op: Op) -> str:
 
 
 def float32_for_float64(situation: Situation) -> Iterator[Rewrite]:
-    """Float64 throughout, arguments included: float32 throughout. It changes the precision, and the note says so.
+    """Use float32 where all is float64, arguments included. It changes the precision, and the note says so.
 
     Does not apply where the function itself mixes the two, or converts: then float64 is there for a reason. Nor to
-    operations that are timed and not counted.
+    operations that are timed and not counted. Calls that write over a temporary are taken to do so still, although
+    NumPy does not elide a float32 temporary in an operation with a Python number.
     """
     ops = situation.trace.ops
     dtypes = {array.dtype for op in ops for array in (*op.operands, *op.results)} | {op.dtype for op in ops}

@@ -10,7 +10,7 @@ import numpy as np
 
 from accel.cost import Cost
 from accel.rewrites.dataflow import Rewrite, Situation, packed, places, recounted
-from accel.tracing.operations import Op, Operand
+from accel.tracing.operations import Buffer, Op, Operand
 
 __all__ = ["blas_for_einsum", "blas_for_loops", "threads_for_products"]
 
@@ -18,7 +18,7 @@ BLAS_DTYPES = frozenset({"float32", "float64", "complex64", "complex128"})
 
 
 def blas_for_einsum(situation: Situation) -> Iterator[Rewrite]:
-    """`einsum` of two floating-point arrays that is a matrix product: `@`, or `tensordot`.
+    """Replace `einsum` of two floating-point arrays that is a matrix product by `@`, or by `tensordot`.
 
     Each index must stand in exactly two of operand, operand and result, or in all three as one leading batch axis;
     the result must have its indices in the order in which the product gives them. Not with `optimize=`, which finds
@@ -85,7 +85,7 @@ def _factor(name: str, term: str, shared: list[str], first: list[str], second: l
 
 
 def blas_for_loops(situation: Situation) -> Iterator[Rewrite]:
-    """Loops over single elements of two arrays (m x k) and (k x n), or (k), that fill a result (m x n): `a @ b`.
+    """Replace loops over single elements of arrays (m x k) and (k x n), or (k), that fill a result (m x n), by `a @ b`.
 
     The number of elements that the interpreter touched must be that of a product: 2 to 4 for each of the mnk terms.
     That the terms are products is checked against the result where there is one to compare with.
@@ -105,17 +105,17 @@ def blas_for_loops(situation: Situation) -> Iterator[Rewrite]:
     items = opaque[0].cost.interpreted
     if result.shape != (m, *shapes[1][1:]) or not 2 * m * n * k <= items <= 4 * m * n * k + 2 * m * n:
         return
-    numbers = {buffer.label: number for number, buffer in trace.buffers.items()}
+    numbers = situation.new_buffers()
     itemsize = np.dtype(dtype).itemsize
     operands = tuple(
-        packed(numbers[name], name, shape, dtype, itemsize) for name, shape in zip((a, b), shapes, strict=True)
+        packed(next(numbers), name, shape, dtype, itemsize) for name, shape in zip((a, b), shapes, strict=True)
     )
     yield Rewrite(
         where=f"loop over single elements in {opaque[0].function}, line {opaque[0].line}",
         change=f"{a} @ {b} instead of loops over single elements",
         note="if each element is a sum of products; BLAS sums in another order, so the last bits differ",
         ops=(_matmul(opaque[0], operands, replace(result, dtype=dtype), (1, m, k, n)),),
-        buffers=trace.buffers,
+        buffers={**trace.buffers, **{o.buffer: Buffer(o.label, o.nbytes, created=False) for o in operands}},
         check=lambda result, arrays: _is_product(result, arrays),
     )
 
@@ -139,7 +139,7 @@ def _is_product(result: object, arrays: tuple[object, ...]) -> bool:
 
 
 def threads_for_products(situation: Situation) -> Iterator[Rewrite]:
-    """Matrix products on one thread where the process may use more CPUs: that many BLAS threads.
+    """Give matrix products as many BLAS threads as the process may use CPUs.
 
     Applies where the machine was calibrated with as many threads.
     """

@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 # Public name -> module that defines it. Loaded on first use, so that `import accel` stays as cheap as NumPy.
 _HOMES = {
+    "Advice": "accel.advice",
     "Comparison": "accel.comparison",
     "Cost": "accel.cost",
     "ExplainedCall": "accel.explained",
@@ -25,6 +26,7 @@ _HOMES = {
     "Operand": "accel.tracing",
     "Prediction": "accel.prediction",
     "Trace": "accel.tracing",
+    "advise": "accel.advice",
     "array_like": "accel.tracing",
     "calibrate": "accel.calibration",
     "compare": "accel.comparison",

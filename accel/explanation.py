@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from accel import allocator
-from accel.advice import Advice
+from accel.advice import Advice, advise_trace
 from accel.cost import Cost
 from accel.explained import ExplainedCall, Times, notes_on, rows
 from accel.machine import Machine
@@ -218,6 +218,7 @@ def explain(
         machine = this_machine()
     machine.peak_flops_per_second(threads=threads)  # a machine that will not do is refused before anything runs
     allocator.settle()
+    given = (*arrays, *keywords.values())
     arguments = Arguments(parameter_names(fn, len(arrays)), arrays, keywords)
     try:
         with limited(threads):
@@ -240,13 +241,8 @@ def explain(
         arguments.restore()
     if elsewhere:
         remarks.append("Nothing was measured: the predictions are for another machine than this one.")
-    rewrites = _advice(found, prediction, machine) if advice else ()
+    rewrites = advise_trace(found, machine, threads=threads, arrays=given) if advice else ()
     return _joined(found, prediction, replayed, machine, remarks, rewrites)
-
-
-def _advice(traced: Trace, prediction: Prediction, machine: Machine) -> tuple[Advice, ...]:  # noqa: ARG001
-    """Return the rewrites that are worth their while, the best first."""
-    return ()
 
 
 def _check(fn: Any, threads: int, seconds: float) -> None:

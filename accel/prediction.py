@@ -25,7 +25,7 @@ from accel.tracing.operations import Op, Trace
 REPEATED_RUNS = 5
 FOLLOWED_OPS = 1000
 
-__all__ = ["OpPrediction", "Prediction", "predict", "predict_trace"]
+__all__ = ["OpPrediction", "Prediction", "predict", "predict_trace", "timed_trace"]
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,12 @@ def predict(
         from accel.calibration import this_machine
 
         machine = this_machine()
-    traced = with_opaque_timed(trace(function, *arrays, **keywords), function, arrays, keywords)
-    return predict_trace(traced, machine, threads=threads)
+    return predict_trace(timed_trace(function, arrays, keywords), machine, threads=threads)
+
+
+def timed_trace(function: Callable[..., Any], arrays: tuple[Any, ...], keywords: dict[str, Any]) -> Trace:
+    """Trace, and time what no call of the trace explains."""
+    return with_opaque_timed(trace(function, *arrays, **keywords), function, arrays, keywords)
 
 
 def with_opaque_timed(
@@ -138,7 +142,9 @@ def _with_hidden(traced: Trace, seconds: float) -> Trace:
     """Return the trace with this much unexplained time, all in the row where most of it was found."""
     opaque = max((op for op in traced.ops if op.kind == "opaque"), key=lambda op: op.seconds)
     visible = tuple(op for op in traced.ops if op.kind != "opaque")
-    return replace(traced, ops=(*visible, replace(opaque, seconds=seconds)) if seconds > 0 else visible)
+    found = replace(traced, ops=(*visible, replace(opaque, seconds=seconds)) if seconds > 0 else visible)
+    found.__dict__["_result"] = traced.result
+    return found
 
 
 def _changes_arguments(traced: Trace) -> bool:

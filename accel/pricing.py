@@ -91,7 +91,7 @@ class PriceList:
         if op.opaque or op.kind == "declared":
             return self._declared(op)
         memory, level, spread = self._memory(op, distances)
-        overhead, arithmetic, name = self._product(op) if op.product else self._elementwise(op)
+        overhead, arithmetic, name = self._work(op)
         if (wrapped := self._call_seconds(op)) is not None:
             overhead = wrapped * op.count
         return Price(
@@ -104,6 +104,19 @@ class PriceList:
             level=level,
             arithmetic_name=name,
         )
+
+    def _work(self, op: Op) -> tuple[float, float, str]:
+        """Return (overhead, arithmetic, what the arithmetic is); a compiled pass states its arithmetic itself."""
+        if op.kind == "compiled":
+            return self._ceiling("add", op.dtype).call_seconds * op.count, op.seconds, "compiled arithmetic"
+        if op.name == "einsum" and op.cost.flops:
+            call = self._ceiling("add", op.dtype).call_seconds
+            return call * op.count, self._sum_of_products_seconds(op), "einsum"
+        return self._product(op) if op.product else self._elementwise(op)
+
+    def _sum_of_products_seconds(self, op: Op) -> float:
+        """Return the time of the loops of `einsum`, which are NumPy's own: a multiply-add for each 2 FLOPs."""
+        return self._ceiling("multiply", op.dtype).element_seconds * op.cost.flops / 2
 
     def _call_seconds(self, op: Op) -> float | None:
         """Return what calling this function or method costs, where that was measured apart from the work it does."""

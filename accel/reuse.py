@@ -84,6 +84,7 @@ class ReuseStack:
         missing = [(piece.start_bytes, piece.stop_bytes)]
         total = since = together = 0.0
         now = self._time
+        own = {member.buffer for member in group}
         for entry in reversed(self._touched):
             if not entry:
                 continue
@@ -95,7 +96,7 @@ class ReuseStack:
             if seen.buffer == piece.buffer:
                 found, missing = _subtract(missing, seen.start_bytes, seen.stop_bytes)
                 total += found * since
-            together += _outside(seen, group)
+            together += _outside(seen, group) if seen.buffer in own else seen.footprint_bytes
         length = piece.stop_bytes - piece.start_bytes
         return NEVER if missing or not length else total / length
 
@@ -132,8 +133,6 @@ class ReuseStack:
 
 def _outside(seen: Piece, group: Sequence[Piece]) -> float:
     """Footprint of the part of a piece that no member of the group covers."""
-    if all(member.buffer != seen.buffer for member in group):
-        return seen.footprint_bytes
     left = [(seen.start_bytes, seen.stop_bytes)]
     for member in group:
         if member.buffer == seen.buffer:

@@ -68,3 +68,56 @@ CALIBRATION = Calibration(
 
 CALIBRATED = LAPTOP.with_calibration(CALIBRATION)
 QUICK = LAPTOP.with_calibration(replace(CALIBRATION, quick=True))
+
+DETAILED = LAPTOP.with_calibration(
+    replace(
+        CALIBRATION,
+        streams=tuple(
+            Stream(
+                shape,
+                (16384, 1 << 20, 1 << 27),
+                tuple(each * factor for each in (1.1e-11, 1.5e-11, 6.1e-11)),
+                (0.02,) * 3,
+            )
+            for shape, factor in (
+                ("1R1W", 1.0),
+                ("2R1W", 0.95),
+                ("in place", 0.8),
+                ("in place + read", 0.85),
+                ("reduce", 0.9),
+                ("strided", 0.8),
+            )
+        ),
+        ceilings=tuple(
+            Ceiling(name, dtype, 5e-7, element * (1 if dtype == "float32" else 2), 5e-9)
+            for name, element in (
+                ("add", 7e-11),
+                ("add:scalar", 6e-11),
+                ("multiply", 7e-11),
+                ("multiply:scalar", 6e-11),
+                ("divide", 2e-10),
+                ("power", 4e-8),
+                ("power:scalar", 5e-8),
+                ("tanh", 1.2e-9),
+                ("exp", 6e-10),
+                ("copy", 6e-11),
+                ("add.reduce", 1e-10),
+                ("maximum.reduce", 8e-11),
+                ("add:strided", 6e-10),
+                ("multiply:strided", 6e-10),
+            )
+            for dtype in ("float32", "float64")
+        ),
+        allocations=FreshPages((1 << 11, 1 << 25), (1.0e-11, 2.0e-10)),
+        matmuls=tuple(
+            MatmulRate(
+                dtype, threads, n, n, n, (1e-6 + 2 * n**3 / 8e10 / threads**0.9) * (1 if dtype == "float32" else 2)
+            )
+            for dtype in ("float32", "float64")
+            for threads in (1, 4)
+            for n in (8, 64, 512)
+        ),
+        overlaps=(Overlap("exp", 2.5), Overlap("tanh", 3.0)),
+    )
+)
+"""With a cost of its own for each kind of call, so that rewrites differ in price."""

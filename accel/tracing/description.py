@@ -100,6 +100,8 @@ class Description:
         return 0 if self.event.kind == "ufunc" or self.name in {"concatenate", "stack"} else None
 
     def _scalars(self) -> Iterator[Scalar]:
+        if self.name == "einsum" and isinstance(self.arguments.get("subscripts"), str):
+            yield Scalar(0, self.arguments["subscripts"], "str")
         if self.ufunc is None or self.method in _OWN_AXIS:
             return
         for i, value in enumerate(self.event.arguments[: self.ufunc.nin]):

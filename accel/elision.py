@@ -16,7 +16,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ELISION_BYTES", "binary_elision", "fits_scalar", "is_spare", "prepare", "references", "unary_elision"]
+__all__ = [
+    "ELISION_BYTES",
+    "binary_elision",
+    "fits_scalar",
+    "is_sole_view",
+    "is_spare",
+    "method_references",
+    "prepare",
+    "references",
+    "unary_elision",
+]
 
 ELISION_BYTES = 256 * 1024
 """`NPY_MIN_ELIDE_BYTES`: smaller temporaries are not worth the check."""
@@ -25,6 +35,9 @@ ELISION_BYTES = 256 * 1024
 class _Probe(np.ndarray):
     def __add__(self, other: Any) -> Any:
         return sys.getrefcount(self), sys.getrefcount(other)
+
+    def resize(self, *shape: Any, **keywords: Any) -> Any:  # noqa: ARG002
+        return sys.getrefcount(self)
 
 
 @cache
@@ -47,6 +60,13 @@ def _owner_references() -> int:
     view = np.zeros(1).view(_Probe)
     owner = view.base
     return sys.getrefcount(owner)
+
+
+@cache
+def method_references() -> int:
+    """Return the reference count that a method sees of an array with a single name and no views."""
+    named: Any = np.zeros(1).view(_Probe)
+    return int(named.resize(1))
 
 
 @cache
@@ -89,6 +109,7 @@ def prepare() -> None:
     """Probe everything now, so that no probe runs within a traced call."""
     references()
     _owner_references()
+    method_references()
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "lshift", "rshift", "and_", "or_", "xor"):
         binary_elision(name)
     for name in ("neg", "pos", "abs", "invert"):
@@ -114,6 +135,14 @@ def is_spare(array: Any, other: Any = None, kinds: str = "biufc") -> bool:
     if isinstance(other, np.ndarray):
         return (other.ndim == 0 or other.shape == array.shape) and np.can_cast(other.dtype, array.dtype, "safe")
     return fits_scalar(other, array.dtype)
+
+
+def is_sole_view(array: Any) -> bool:
+    """Tell whether a view is all that holds the array that owns its memory, and all of it."""
+    owner = array.base
+    if type(owner) is not np.ndarray or not owner.flags.owndata or sys.getrefcount(owner) != _owner_references():
+        return False
+    return (owner.shape, owner.strides, owner.dtype) == (array.shape, array.strides, array.dtype)
 
 
 def fits_scalar(scalar: Any, dtype: np.dtype[Any]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import multiprocessing
 import operator
 import statistics
 import threading
@@ -457,6 +456,8 @@ def _peak_allocated_bytes(function: Callable[..., Any], args: tuple[Any, ...]) -
 
 def _peak_resident_bytes(function: Callable[..., Any], args: tuple[Any, ...]) -> int:
     """Peak of resident memory during one call, above the level before it."""
+    import multiprocessing
+
     from memory_profiler import memory_usage
 
     if multiprocessing.current_process().daemon:

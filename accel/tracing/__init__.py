@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import types
+from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from time import perf_counter_ns as clock
 from typing import Any
 
@@ -11,6 +14,7 @@ import numpy as np
 
 from accel.cost import Cost
 from accel.tracing.assembly import Assembly
+from accel.tracing.handover import carry_back, unwrapped
 from accel.tracing.operations import Buffer, Op, Operand, Scalar, Trace
 from accel.tracing.overhead import find_unexplained, hidden_nanoseconds
 from accel.tracing.recording import Recorder, Traced
@@ -26,9 +30,17 @@ def trace(fn: Callable[..., Any], *arrays: Any, **keywords: Any) -> Trace:
     """Run `fn(*arrays, **keywords)` once and record every NumPy call in it.
 
     The arrays are handed over as views of a type of their own (an ndarray subclass), through which each ufunc, NumPy
-    function, method, operator and indexing reports itself. What the call returns and what it does to its arguments is
-    what it does untraced. Arguments that are no arrays, and arrays inside lists or other objects, are passed on as they
-    are.
+    function, method, operator and indexing reports itself. What the call returns and what it does to its arguments,
+    their shape, dtype and write protection included, is what it does untraced. Arguments that are no arrays, and arrays
+    inside lists or other objects, are passed on as they are.
+
+    The traced arrays that the function leaves in its result, its arguments, its own attributes and the variables that
+    it closes over are plain ones afterwards: in lists, dicts, deques, their subclasses, dataclasses and the attributes
+    of other objects, three deep. One that it puts elsewhere (a global variable, a slot) stays a traced
+    one, which outside a trace computes as an ndarray does.
+
+    Traces may overlap in several threads and may be nested: each has its own calls. Threads to which the function hands
+    its arrays report to its trace.
 
     Shapes alone are enough: with `accel.array_like(shape, dtype)` in the place of arrays nothing is computed, and the
     operations are those that the same function makes on real arrays.
@@ -72,14 +84,19 @@ def trace(fn: Callable[..., Any], *arrays: Any, **keywords: Any) -> Trace:
     shapes_only = _uses_shapes(described)
     recorder = ShapeRecorder(ShapeArray) if shapes_only else ArrayRecorder()
     scope = shape_recording(recorder) if isinstance(recorder, ShapeRecorder) else recording(recorder)
-    given = [_wrapped(a, name, recorder) for name, a in zip(names, arrays, strict=True)]
-    options = {k: _wrapped(v, k, recorder) for k, v in keywords.items()}
+    views: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    given = [_wrapped(a, name, recorder, views) for name, a in zip(names, arrays, strict=True)]
+    options = {k: _wrapped(v, k, recorder, views) for k, v in keywords.items()}
     hidden_nanoseconds()
     recorder.log.clear()
-    with scope:
-        started = clock()
-        result = fn(*given, **options)
-        ended = clock()
+    try:
+        with scope:
+            started = clock()
+            result = fn(*given, **options)
+            ended = clock()
+    finally:
+        carry_back(views.values())
+        unwrapped([fn, arrays, keywords])
     _refuse_unfinished(fn, result)
     unexplained = None if shapes_only else find_unexplained(recorder, started, ended, getattr(fn, "__code__", None))
     returned = {recorder.see(array).buffer for array in _arrays_in(result)}
@@ -95,7 +112,7 @@ def trace(fn: Callable[..., Any], *arrays: Any, **keywords: Any) -> Trace:
         seconds=0.0 if shapes_only else (ended - started) * 1e-9,
         shapes_only=shapes_only,
     )
-    found.__dict__["_result"] = _unwrapped(result)
+    found.__dict__["_result"] = unwrapped(result)
     return found
 
 
@@ -111,19 +128,32 @@ def _uses_shapes(arguments: tuple[tuple[str, Any], ...]) -> bool:
 
 
 def _refuse_unfinished(fn: Callable[..., Any], result: Any) -> None:
-    if inspect.isgenerator(result) or inspect.iscoroutine(result):
-        kind = "generator" if inspect.isgenerator(result) else "coroutine"
+    if not isinstance(result, _UNFINISHED) and type(result).__module__ != "itertools":
+        return
+    kind = _UNFINISHED_NAMES.get(type(result), f"{type(result).__name__} iterator")
+    if isinstance(result, (types.GeneratorType, types.CoroutineType)):
         result.close()
-        raise TypeError(
-            f"trace() records what a function does while it runs; {_name(fn)} returned a {kind}, which has done "
-            f"nothing yet. Pass a function that uses it up, such as lambda *a: list({_name(fn)}(*a))."
-        )
+    raise TypeError(
+        f"trace() records what a function does while it runs; {_name(fn)} returned a {kind}, which has done "
+        f"nothing yet. Pass a function that uses it up, such as lambda *a: list({_name(fn)}(*a))."
+    )
 
 
-def _wrapped(value: Any, name: str, recorder: Recorder) -> Any:
-    """Turn an array argument into a traced one, tuples of them included; leave everything else alone."""
+_UNFINISHED_NAMES: dict[type[Any], str] = {
+    types.GeneratorType: "generator",
+    types.CoroutineType: "coroutine",
+    types.AsyncGeneratorType: "asynchronous generator",
+}
+_UNFINISHED: tuple[Any, ...] = (*_UNFINISHED_NAMES, map, zip, filter, enumerate)
+
+
+def _wrapped(value: Any, name: str, recorder: Recorder, views: dict[int, tuple[np.ndarray, np.ndarray]]) -> Any:
+    """Turn an array argument into a traced one, tuples of them included; leave everything else alone.
+
+    `views` holds the pairs of both by the id of the first: an array that is passed twice is one object to the function.
+    """
     if type(value) is tuple:
-        return tuple(_wrapped(item, f"{name}[{i}]", recorder) for i, item in enumerate(value))
+        return tuple(_wrapped(item, f"{name}[{i}]", recorder, views) for i, item in enumerate(value))
     if isinstance(value, ShapeArray):
         recorder.labels.setdefault(recorder.see(value).buffer, name)
         return value
@@ -131,7 +161,7 @@ def _wrapped(value: Any, name: str, recorder: Recorder) -> Any:
         return value
     _check(value, name)
     recorder.labels.setdefault(recorder.see(value).buffer, name)
-    return value.view(TracedArray)
+    return views.setdefault(id(value), (value, value.view(TracedArray)))[1]
 
 
 def _check(array: np.ndarray, name: str) -> None:
@@ -154,31 +184,12 @@ def _arrays_in(value: Any) -> Iterator[Any]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from _arrays_in(item)
-    elif isinstance(value, (tuple, list)):
+    elif isinstance(value, (tuple, list, deque)):
         for item in value:
             yield from _arrays_in(item)
-
-
-def _unwrapped(value: Any) -> Any:
-    """Give back plain arrays, and the caller's own objects where it returned those."""
-    if isinstance(value, Traced):
-        base = value.base
-        if type(base) is np.ndarray and _same_view(base, value):
-            return base
-        return value.view(np.ndarray)
-    if type(value) is dict:
-        return {key: _unwrapped(item) for key, item in value.items()}
-    if type(value) in (tuple, list):
-        return type(value)(_unwrapped(item) for item in value)
-    if isinstance(value, tuple) and hasattr(value, "_make"):
-        return value._make(_unwrapped(item) for item in value)
-    return value
-
-
-def _same_view(base: np.ndarray, value: np.ndarray) -> bool:
-    return (base.shape, base.strides, base.dtype) == (value.shape, value.strides, value.dtype) and (
-        base.__array_interface__["data"] == value.__array_interface__["data"]
-    )
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from _arrays_in(getattr(value, field.name, None))
 
 
 def _name(fn: Callable[..., Any]) -> str:

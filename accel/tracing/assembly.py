@@ -252,7 +252,11 @@ def _describe(values: tuple[Any, ...], key: list[Any], seen: list[Seen], first: 
             _describe(value, key, seen, first)
             key.append(")")
         else:
-            key += (kind, repr(value) if kind is slice else value)
+            key += (kind, repr(value) if kind is slice else value if isinstance(value, _COMPARABLE) else id(value))
+
+
+_COMPARABLE = (int, float, complex, str, bytes, type(None), type(Ellipsis), np.generic, np.dtype, type)
+"""Types whose values can stand in a key; any other object is its identity, which the log keeps alive."""
 
 
 def _cost(

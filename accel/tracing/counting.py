@@ -325,6 +325,6 @@ _RULES: dict[str, Callable[[Call], Work | None]] = {
 _MOVES = frozenset(
     """copy astype copyto put take concatenate stack vstack hstack dstack column_stack block pad where select choose
     compress extract repeat tile roll rot90 flip zeros ones full empty eye array arange broadcast_arrays tril triu
-    diag diagflat fill_diagonal place putmask put_along_axis take_along_axis delete insert append byteswap
+    diag diagflat fill_diagonal place putmask put_along_axis take_along_axis delete insert append byteswap resize
     meshgrid fft.fftshift fft.ifftshift fill""".split()  # noqa: SIM905
 )

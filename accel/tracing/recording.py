@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import sys
 import threading
 import weakref
@@ -20,6 +21,7 @@ __all__ = [
     "Seen",
     "Traced",
     "address_of",
+    "rebuilt",
     "unwrap",
 ]
 
@@ -169,7 +171,11 @@ class Recorder:
         """Describe an array, numbering its memory at first sight."""
         owner = array
         base = array.base
-        while isinstance(base, np.ndarray):
+        while base is not None:
+            if type(base) is memoryview:
+                base = base.obj
+            if not isinstance(base, np.ndarray):
+                break
             owner, base = base, base.base
         death = self.owners.get(id(owner))
         number = death.buffer if death is not None else self.adopt(owner, owner.nbytes, address_of(owner), created)
@@ -179,7 +185,11 @@ class Recorder:
         """Tell whether the array's memory has been seen before: it is then a view, and no new allocation."""
         owner = array
         base = array.base
-        while isinstance(base, np.ndarray):
+        while base is not None:
+            if type(base) is memoryview:
+                base = base.obj
+            if not isinstance(base, np.ndarray):
+                break
             owner, base = base, base.base
         return id(owner) in self.owners
 
@@ -318,7 +328,7 @@ class Recorder:
             return _plain(value, self.array_type), (self.see(value, True),), ()
         if isinstance(value, (tuple, list)):
             parts = [self._wrap_all(item, originals) for item in value]
-            wrapped = _rebuilt(value, [part[0] for part in parts])
+            wrapped = rebuilt(value, [part[0] for part in parts])
             return wrapped, tuple(s for part in parts for s in part[1]), tuple(d for part in parts for d in part[2])
         if isinstance(value, np.generic):
             return value, (), (value.dtype,)
@@ -338,11 +348,22 @@ class Recorder:
 address_of = _address_reader()
 
 
-def _rebuilt(container: Any, items: list[Any]) -> Any:
-    """Return a tuple, named tuple or list of the same type with other items."""
-    if type(container) in (tuple, list):
-        return type(container)(items)
-    return type(container)._make(items) if hasattr(container, "_make") else type(container)(items)
+def rebuilt(container: Any, items: list[Any]) -> Any:
+    """Return a tuple or list of the same type with other items; the same one where it has these items already.
+
+    A subclass is not asked: what its constructor takes is its own affair. Its attributes go along.
+    """
+    if all(map(operator.is_, container, items)):
+        return container
+    kind = type(container)
+    if kind in (tuple, list):
+        return kind(items)
+    other = tuple.__new__(kind, items) if isinstance(container, tuple) else list.__new__(kind)
+    if isinstance(container, list):
+        list.extend(other, items)
+    if hasattr(container, "__dict__"):
+        vars(other).update(vars(container))
+    return other
 
 
 _PLAIN_TYPES = frozenset({int, float, bool, str, slice, type(None), type(Ellipsis)})
@@ -360,7 +381,7 @@ def unwrap(value: Any, originals: dict[int, Any] | None = None) -> Any:
     if originals is not None and type(value) is np.ndarray:
         originals[id(value)] = value
     if isinstance(value, (tuple, list)):
-        return _rebuilt(value, [unwrap(item, originals) for item in value])
+        return rebuilt(value, [unwrap(item, originals) for item in value])
     if type(value) is dict:
         return {key: unwrap(item, originals) for key, item in value.items()}
     return value

@@ -79,7 +79,7 @@ class TracedArray(Traced):
         if type(target) is not TracedArray:
             recorder.items += 1
             np.ndarray.__setitem__(unwrap(self), index, unwrap(value))
-        elif not _same_window(target, value):
+        elif not _same_window(target, value) or not target.flags.writeable:
             recorder.views += 1
             name = "copyto" if isinstance(value, np.ndarray) else "fill"
             recorder.call("method", name, _assign, (target, value), {}, 0)
@@ -95,6 +95,23 @@ class TracedArray(Traced):
         finally:
             if recorder is not None:
                 recorder.dying = False
+
+    def resize(self, *shape: Any, **keywords: Any) -> None:
+        """As `numpy.ndarray.resize`, for an array with one name and no views, as it demands unless told not to."""
+        held = sys.getrefcount(self) > elision.method_references()
+        recorder = thread.recorder or recorder_elsewhere(self)
+        if recorder is None or held or not elision.is_sole_view(self):
+            np.ndarray.resize(self, *shape, **keywords)  # changes nothing, or tells why it cannot
+            return
+
+        def resized(*_: Any) -> None:
+            other = np.array(unwrap(self), order="K")
+            other.resize(*shape, refcheck=False)
+            state: Any = (1, other.shape, other.dtype, False, other.tobytes())
+            self.__setstate__(state)
+            recorder.see(self, created=True)
+
+        recorder.call("method", "resize", resized, (self, *shape), {}, 0)
 
     def __repr__(self) -> str:
         return repr(unwrap(self))

@@ -267,13 +267,28 @@ def sum_of_elements(x):
 
 
 def test_a_scalar_loop_is_one_opaque_row():
-    found = trace(sum_of_elements, np.ones(20_000))
+    found = trace(sum_of_elements, np.ones(200_000))
     (op,) = found.ops
     assert op.name == "opaque"
     assert op.opaque
-    assert op.cost == Cost(interpreted=20_000)
+    assert op.cost == Cost(interpreted=200_000)
     assert 0 < op.seconds < found.seconds
     assert op.function == "sum_of_elements"
+
+
+def test_scalar_loops_always_have_an_opaque_row():
+    def product(a, b):
+        c = np.zeros((32, 32))
+        for i in range(32):
+            for j in range(32):
+                for k in range(32):
+                    c[i, j] += a[i, k] * b[k, j]
+        return c
+
+    for _ in range(10):
+        found = trace(product, np.ones((32, 32)), np.ones((32, 32)))
+        (opaque,) = [op for op in found.ops if op.kind == "opaque"]
+        assert opaque.cost == Cost(interpreted=4 * 32**3)
 
 
 def test_unseen_time_stands_where_it_passed():

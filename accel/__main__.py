@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+import io
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from accel.records import Record
+
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     help="Count, predict and measure what NumPy code costs on this machine.",
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
 # Typer brings its own copy of click's exceptions in newer versions: this is the right class with either.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from accel import __version__
+
+        print(f"accel {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Count, predict and measure what NumPy code costs on this machine."""
 
 
 @app.command()
@@ -38,7 +60,7 @@ def doctor(
 
     checkup = examine()
     if as_json:
-        print(checkup.to_json())
+        _print_json(checkup)
     else:
         from accel.report import print_checkup
 
@@ -58,15 +80,15 @@ def calibrate(
     """Measure this machine's roofs and keep them."""
     from accel import calibration, storage
 
-    if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
-        raise typer.BadParameter(f"cannot write {output}: name a file in a folder that exists", param_hint="--output")
+    if output is not None:
+        _check_output(output)
     machine = calibration.calibrate(quick=quick, save=False)
     try:
         path = storage.save(machine, output)
     except OSError as error:
-        raise typer.BadParameter(f"cannot write {output}: {error.strerror or error}", param_hint="--output") from error
+        raise _unwritable(output, error.strerror or str(error)) from error
     if as_json:
-        print(machine.to_json())
+        _print_json(machine)
     elif path is not None:
         replaced = storage.load(path) == machine
         print(f"saved to {path}" if replaced else f"the full calibration in {path} is better, and stays")
@@ -84,6 +106,34 @@ def machine() -> None:
         print(reason or "nothing is kept there yet; `python -m accel calibrate` measures it", file=sys.stderr)
 
 
+def _check_output(output: Path) -> None:
+    """Refuse what cannot be written before the time for a calibration is spent."""
+    from accel import storage
+
+    if output.is_dir() or not output.absolute().parent.is_dir():
+        raise _unwritable(output, "name a file in a folder that exists")
+    try:
+        storage.writable_path(output)
+    except OSError as error:
+        raise _unwritable(output, error.strerror or str(error)) from error
+
+
+def _unwritable(output: Path | None, reason: str) -> typer.BadParameter:
+    return typer.BadParameter(f"cannot write {output}: {reason}", param_hint="--output")
+
+
+def _print_json(record: Record) -> None:
+    """Print JSON in ASCII, which is the same JSON in every encoding that standard output may have."""
+    print(json.dumps(json.loads(record.to_json()), indent=1))
+
+
+def _never_fail_to_encode(*streams: TextIO) -> None:
+    """Let streams write a question mark for what their encoding lacks, such as the µ of microseconds in ASCII."""
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit: 0 for success, 1 for warnings with ``--strict``, 2 for a wrong call.
 
@@ -92,6 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments : sequence of str, optional
         By default those the process was started with.
     """
+    _never_fail_to_encode(sys.stdout, sys.stderr)
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         status = typer.main.get_command(app).main(given, prog_name="accel", standalone_mode=False)

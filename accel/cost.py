@@ -128,9 +128,10 @@ def costs(cost: Callable[..., Cost], *, opaque: bool = False) -> Callable[[Funct
 
         @functools.wraps(function)
         def kernel(*arguments: Any, **keywords: Any) -> Any:
-            if observer is None:
+            watching = observer  # read once: the trace of another thread may end here
+            if watching is None:
                 return function(*arguments, **keywords)
-            return observer(kernel, function, arguments, keywords)
+            return watching(kernel, function, arguments, keywords)
 
         kernel.cost = cost  # type: ignore[attr-defined]
         return kernel  # type: ignore[return-value]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 
 def explorer(
     run: Callable[[Value], Comparison],
-    options: Sequence[Value],
+    options: Iterable[Value],
     draw: Callable[[Comparison], Chart],
     *,
     name: str = "size",
@@ -42,7 +42,7 @@ def explorer(
     ----------
     run : callable
         Measures one option.
-    options : sequence
+    options : iterable
         The values of the slider, in order.
     draw : callable
         Draws what `run` returned; for example ``lambda comparison: plot.steps(comparison, title=…)``.
@@ -70,11 +70,13 @@ def explorer(
         ...
     ValueError: explorer() needs at least one option; got none.
     """
+    options = list(options)  # whatever gives them: an array has no truth value, a generator gives them once
+    initial = None if initial is None else list(initial)
     labels = [label(option) for option in options]
     at = _check_options(options, labels, start, initial)
     results = [run(option) for option in options] if initial is None else initial
     frames = [_Frame(*_drawn(draw, result)) for result in results]
-    return _assemble(_Recording(run, list(options), draw, frames), labels, name, at)
+    return _assemble(_Recording(run, options, draw, frames), labels, name, at)
 
 
 def _check_options(
@@ -91,7 +93,7 @@ def _check_options(
         return 0
     if start not in options:
         raise ValueError(f"start must be one of the options {labels}; got {start!r}.")
-    return list(options).index(start)
+    return options.index(start)
 
 
 def _drawn(draw: Callable[[Comparison], Chart], result: Comparison) -> tuple[Chart, Comparison]:

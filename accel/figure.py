@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accel.svg import FONT_SIZE, inline
+from accel.svg import FONT_SIZE, inline, writable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,7 +115,7 @@ class Chart:
         """Draw `figure`; call inside `style()`. `alt` tells in words what there is to see."""
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-        return cls(inline(text.getvalue(), title=title, alt=alt), alt, figure)
+        return cls(inline(text.getvalue(), title=title, alt=alt), writable(alt), figure)
 
     def _repr_html_(self) -> str:
         return f'<div class="accel-chart" style="overflow-x:auto">{self.svg}</div>'

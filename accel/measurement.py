@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import math
+import operator
 import statistics
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -15,7 +17,16 @@ from typing import Any, TypeVar, overload
 from accel import allocator
 from accel.records import Record
 
-__all__ = ["Measurement", "Memory", "measure", "measure_memory", "single_threaded", "threads"]
+__all__ = [
+    "Measurement",
+    "Memory",
+    "measure",
+    "measure_memory",
+    "named_functions",
+    "positive_count",
+    "single_threaded",
+    "threads",
+]
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -81,14 +92,17 @@ class Measurement(Record):
 
     @property
     def spread_fraction(self) -> float:
-        """How far the median lies above the best, as a share of the best."""
-        return self.median_seconds / self.best_seconds - 1
+        """How far the median lies above the best, as a share of the best; NaN where the best is no time at all."""
+        return self._above_best(self.median_seconds)
 
     @property
     def is_steady(self) -> bool:
         """Whether a quarter of the samples came close to the best, and there were enough of them to say so."""
-        near = self.quartiles_seconds[0] / self.best_seconds - 1
+        near = self._above_best(self.quartiles_seconds[0])
         return len(self.samples_seconds) >= 5 and near <= STEADY_SPREAD_FRACTION
+
+    def _above_best(self, seconds: float) -> float:
+        return seconds / self.best_seconds - 1 if self.best_seconds else math.nan
 
     @property
     def verdict(self) -> str:
@@ -142,7 +156,14 @@ def format_seconds(seconds: float) -> str:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Run the body with BLAS and OpenMP limited to `count` threads."""
+    """Run the body with BLAS and OpenMP limited to `count` threads.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `count` is not a whole number, or is below 1, which the libraries would take for "as you like".
+    """
+    count = positive_count(count, "the number of threads")
     import numpy  # noqa: F401  (threadpoolctl only sees libraries that are loaded)
     from threadpoolctl import threadpool_limits
 
@@ -190,20 +211,43 @@ def _warm_up(call: Callable[[], Any], seconds: float) -> int:
             )
 
 
-def _named(functions: Callable[..., Any] | Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
-    """Return the functions by name, or say what is wrong with them."""
+def positive_count(value: Any, name: str) -> int:
+    """Return `value` as an int that is at least 1.
+
+    >>> from accel.measurement import positive_count
+    >>> positive_count(0, "thread_count")
+    Traceback (most recent call last):
+      ...
+    ValueError: thread_count must be at least 1; got 0.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number; got {value!r}. Pass an int such as 1.")
+    count = operator.index(value)
+    if count < 1:
+        raise ValueError(f"{name} must be at least 1; got {count}.")
+    return count
+
+
+def named_functions(
+    functions: Callable[..., Any] | Mapping[str, Callable[..., Any]], caller: str
+) -> dict[str, Callable[..., Any]]:
+    """Return the functions by name, or say for `caller`, such as ``"measure"``, what is wrong with them."""
     if callable(functions):
         return {getattr(functions, "__name__", type(functions).__name__): functions}
     if not isinstance(functions, Mapping):
         raise TypeError(
-            f"measure() takes a function or a dict of name -> function; got {type(functions).__name__}. "
-            "Pass measure({'add': np.add}, a, b)."
+            f"{caller}() takes a function or a dict of name -> function; got {type(functions).__name__}. "
+            f"Pass {caller}({{'add': np.add}}, …)."
         )
     if not functions:
-        raise ValueError("measure() needs at least one function; got an empty dict.")
+        raise ValueError(f"{caller}() needs at least one function; got an empty dict.")
     for name, function in functions.items():
+        if not isinstance(name, str):
+            raise TypeError(f"{caller}() takes a dict with names; {name!r} is {type(name).__name__}. Pass a str.")
         if not callable(function):
-            raise TypeError(f"measure() takes functions; {name!r} is {type(function).__name__}, which is not callable.")
+            raise TypeError(
+                f"{caller}() takes functions; {name!r} is {type(function).__name__}, which is not callable."
+            )
     return dict(functions)
 
 
@@ -247,9 +291,9 @@ def measure(
     Raises
     ------
     TypeError
-        If something is not callable.
+        If something is not callable, a name is not a str, or `thread_count` is not a whole number.
     ValueError
-        If there is no function, or `seconds` or `samples` is not positive.
+        If there is no function, or `seconds`, `samples` or `thread_count` is not positive.
 
     Examples
     --------
@@ -260,8 +304,10 @@ def measure(
     """
     if not seconds > 0 or samples < 1:
         raise ValueError(f"measure() needs seconds > 0 and samples >= 1; got seconds={seconds}, samples={samples}.")
+    named = named_functions(functions, "measure")
+    if thread_count is not None:
+        thread_count = positive_count(thread_count, "thread_count")
     allocator.settle()
-    named = _named(functions)
     calls = {name: (lambda function=function: function(*args)) for name, function in named.items()}
     if thread_count is None:
         results = measure_calls(calls, seconds=seconds, samples=samples)
@@ -305,13 +351,25 @@ def measure_calls(
 
 
 def measure_memory(function: Callable[..., Any], *args: Any, method: str = "allocations") -> Memory:
-    """Return the peak memory of one call of `function(*args)`, beyond what is in use before the call.
+    """Call `function(*args)` once; return the peak memory of that call, beyond what is in use before it.
+
+    Both methods see the whole process. Of several threads that measure memory, one measures at a time; what other
+    threads allocate meanwhile counts as the function's own.
 
     Parameters
     ----------
     method : {"allocations", "resident"}
         ``"allocations"`` follows every allocation that Python and NumPy make (`tracemalloc`).
         ``"resident"`` samples the resident memory of the process (memory-profiler): what the operating system sees.
+        A helper process takes the samples.
+
+    Raises
+    ------
+    ValueError
+        If the method is unknown.
+    RuntimeError
+        If `function` itself measures memory, or ``"resident"`` is asked for in a worker of a `multiprocessing.Pool`,
+        which may not start the helper process. What `function` raises is passed on.
 
     Examples
     --------
@@ -324,7 +382,7 @@ def measure_memory(function: Callable[..., Any], *args: Any, method: str = "allo
     if method == "allocations":
         return Memory(
             name,
-            _peak_allocated_bytes(function, args),
+            _alone(_peak_allocated_bytes, function, args),
             "tracemalloc",
             sees="memory asked for by Python and NumPy, to the byte, touched or not",
             misses="memory that C libraries take for themselves, such as BLAS packing buffers",
@@ -332,12 +390,35 @@ def measure_memory(function: Callable[..., Any], *args: Any, method: str = "allo
     if method == "resident":
         return Memory(
             name,
-            _peak_resident_bytes(function, args),
+            _alone(_peak_resident_bytes, function, args),
             "memory-profiler",
             sees="pages of the whole process that are in memory, C libraries included",
             misses="peaks between two samples, memory reused from earlier calls, and pages never touched",
         )
     raise ValueError(f"measure_memory() knows the methods 'allocations' and 'resident'; got {method!r}.")
+
+
+_memory_lock = threading.RLock()
+_memory_depth = 0
+"""How many measurements of memory are under way in the thread that holds the lock."""
+
+
+def _alone(
+    peak: Callable[[Callable[..., Any], tuple[Any, ...]], int], function: Callable[..., Any], args: tuple[Any, ...]
+) -> int:
+    """Return ``peak(function, args)`` while no other thread measures memory: tracemalloc keeps one peak for all."""
+    global _memory_depth
+    with _memory_lock:
+        if _memory_depth:
+            raise RuntimeError(
+                "measure_memory() was called by a function whose memory is being measured, and there is one peak for "
+                "the whole process. Measure the inner function apart."
+            )
+        _memory_depth += 1
+        try:
+            return peak(function, args)
+        finally:
+            _memory_depth -= 1
 
 
 def _peak_allocated_bytes(function: Callable[..., Any], args: tuple[Any, ...]) -> int:
@@ -358,9 +439,28 @@ def _peak_allocated_bytes(function: Callable[..., Any], args: tuple[Any, ...]) -
 
 def _peak_resident_bytes(function: Callable[..., Any], args: tuple[Any, ...]) -> int:
     """Peak of resident memory during one call, above the level before it."""
+    import multiprocessing
+
     from memory_profiler import memory_usage
+
+    if multiprocessing.current_process().daemon:
+        raise RuntimeError(
+            "method='resident' starts a helper process, which a daemonic process, such as a worker of "
+            "multiprocessing.Pool, may not. Use concurrent.futures.ProcessPoolExecutor, or method='allocations'."
+        )
+    raised: list[BaseException] = []
+
+    def call() -> None:
+        # memory-profiler answers an exception by killing every child of this process, the caller's own among them.
+        try:
+            function(*args)
+        except BaseException as error:
+            raised.append(error)
 
     gc.collect()
     before = memory_usage(-1, max_usage=True)
-    peak = memory_usage((function, args), interval=0.001, max_usage=True, include_children=False)
+    # Without a limit, memory-profiler calls a fast function again until it has samples enough.
+    peak = memory_usage((call, ()), interval=0.001, max_usage=True, include_children=False, max_iterations=1)
+    if raised:
+        raise raised[0]
     return max(0, int((peak - before) * 2**20))

@@ -29,7 +29,7 @@ CASTS = (
     ("float16", "float32"),
     ("float32", "float16"),
 )
-HEAVY = ("sqrt", "exp", "log", "tanh", "sin", "cos", "divide", "power")
+HEAVY = ("sqrt", "exp", "log", "tanh", "sin", "cos", "divide")
 REDUCTIONS = ("add", "maximum")
 STREAM_SHAPES = ("1R1W", "2R1W", "in place", "in place + read", "reduce")
 SCATTERED = ("strided", "gather")
@@ -47,6 +47,8 @@ STREAM_BYTES_PER_ELEMENT = {
 STREAM_OPERANDS = {"1R1W": 2, "2R1W": 3, "in place": 1, "in place + read": 2, "reduce": 1}
 TINY_ELEMENTS = 16
 """Operands so small that the call is all there is to see."""
+POWER_ELEMENTS = 64 * KIB
+"""More than a branch predictor remembers."""
 OPERAND_BYTES = 8 * KIB
 """Three operands of this size fit any L1, and the cost of an element stands out from that of the call."""
 ROWS = (64, 16)
@@ -116,7 +118,7 @@ def batches(plan: Plan, *, numba: bool) -> list[tuple[int, Callable[[], Batch]]]
         peak = _fma_batch if numba else _product_peak_batch
         jobs += [(t, partial(peak, dtype, t)) for t in plan.thread_counts]
         jobs += [(1, partial(_operation_batch, plan.operations, dtype)), (1, partial(_row_batch, dtype))]
-        jobs.append((1, partial(_strided_batch, dtype)))
+        jobs += [(1, partial(_strided_batch, dtype)), (1, partial(_power_batch, dtype))]
         jobs += [(t, partial(_product_batch, plan.products, dtype, t)) for t in plan.thread_counts]
     jobs += [
         (1, _cast_batch),
@@ -192,7 +194,7 @@ def _operation_batch(operations: tuple[str, ...], dtype: str) -> Batch:
     batch: Batch = {}
     scalar = np.dtype(dtype).type(3.0)
     for n in element_counts(dtype):
-        a, b, signed = _values(n, dtype), _values(n, dtype), _values(n, dtype) - np.dtype(dtype).type(1.0)
+        a, b = _values(n, dtype), _values(n, dtype)
         for name in operations:
             ufunc = getattr(np, name)
             out = np.empty(n, bool if name == "greater" else dtype)
@@ -200,8 +202,18 @@ def _operation_batch(operations: tuple[str, ...], dtype: str) -> Batch:
                 batch["operation", name, dtype, n] = partial(ufunc, a, out=out)
                 continue
             batch["operation", name, dtype, n] = partial(ufunc, a, b, out=out)
-            left = signed if name == "power" else a
-            batch["operation", f"{name}:scalar", dtype, n] = partial(ufunc, left, scalar, out=out)
+            if name != "power":
+                batch["operation", f"{name}:scalar", dtype, n] = partial(ufunc, a, scalar, out=out)
+    return batch
+
+
+def _power_batch(dtype: str) -> Batch:
+    """Cubes of values of either sign: its branches follow the sign, and a short array would let them be learned."""
+    batch: Batch = {}
+    for n in (TINY_ELEMENTS, POWER_ELEMENTS):
+        signed = np.random.default_rng(n).standard_normal(n).astype(dtype)
+        out, cube = np.empty(n, dtype), np.dtype(dtype).type(3.0)
+        batch["operation", "power:scalar", dtype, n] = partial(np.power, signed, cube, out=out)
     return batch
 
 

@@ -6,11 +6,13 @@ A file that was cut short, edited, or written by something else is refused with 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import math
 import os
 import secrets
+import stat
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -23,7 +25,7 @@ from typing import Any
 from accel.machine import SCHEMA, Calibration, Machine
 from accel.records import RecordError
 
-__all__ = ["MachineFileError", "directory", "find", "load", "path_for", "references", "save"]
+__all__ = ["MachineFileError", "directory", "find", "load", "path_for", "references", "save", "writable_path"]
 
 _FORMAT = "accel machine"
 _REMEDY = "measure anew with `python -m accel calibrate`"
@@ -55,9 +57,12 @@ class _Document:
 
 
 def directory() -> Path:
-    """Return where machines are kept: ``ACCEL_CACHE_DIR``, or else the user's cache directory."""
+    """Return where machines are kept: ``ACCEL_CACHE_DIR``, or else the user's cache directory.
+
+    A ``~`` at the start of the variable is the home directory, since not every shell, and no service, expands it.
+    """
     if chosen := os.environ.get("ACCEL_CACHE_DIR"):
-        return Path(chosen)
+        return Path(os.path.expanduser(chosen))  # unlike Path.expanduser, it keeps the name of an unknown user
     import platformdirs
 
     return platformdirs.user_cache_path("accel")
@@ -115,7 +120,7 @@ def save(machine: Machine, path: Path | None = None) -> Path | None:
     ValueError
         If the machine is not plausible, or is not calibrated and no path is given.
     OSError
-        If a given path cannot be written.
+        If a given path cannot be written, or is neither a regular file nor missing.
     """
     if reason := _implausible(machine):
         raise ValueError(f"this machine cannot be saved, because {reason}; calibrate it again")
@@ -138,6 +143,37 @@ def save(machine: Machine, path: Path | None = None) -> Path | None:
         )
         return None
     return target
+
+
+def writable_path(path: Path) -> Path:
+    """Return the file that saving to `path` would write: `path` itself, or what it links to.
+
+    Raises
+    ------
+    OSError
+        If something is there that is not a regular file: a folder, a device, a pipe. Saving would replace it.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        mode = target.lstat().st_mode
+    except FileNotFoundError:
+        return target
+    if not stat.S_ISREG(mode):
+        raise FileExistsError(errno.EEXIST, f"it is {_kind(mode)}, and only a regular file is ever replaced", str(path))
+    return target
+
+
+def _kind(mode: int) -> str:
+    """Name what is not a regular file."""
+    kinds = {
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFLNK: "a link to itself",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return kinds.get(stat.S_IFMT(mode), "a special file")
 
 
 def _render(machine: Machine) -> bytes:
@@ -164,6 +200,7 @@ def _holds_full_calibration(path: Path) -> bool:
 
 
 def _write_atomically(path: Path, content: bytes) -> None:
+    path = writable_path(path)
     # The temporary file lies beside the target, because a rename is atomic only within one file system.
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
@@ -204,14 +241,31 @@ def load(path: Path | str) -> Machine:
     Raises
     ------
     MachineFileError
-        If the file is cut short, altered, of another schema, not plausible, or not a saved machine at all.
+        If the file is cut short, altered, of another schema, not plausible, not a saved machine at all, or not a
+        regular file.
     OSError
         If the file cannot be read.
     """
-    return _parse(Path(path).read_bytes(), str(path))
+    with open(path, "rb", opener=_open_at_once) as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise MachineFileError(str(path), f"it is {_kind(mode)}, not a regular file")
+        return _parse(file.read(), str(path))
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting, as a pipe would make us, for someone to write to it."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # Windows has neither the flag nor such files
 
 
 def _parse(content: bytes, source: str) -> Machine:
+    try:
+        return _parse_document(content, source)
+    except RecursionError as error:
+        raise MachineFileError(source, "it is nested deeper than any saved machine") from error
+
+
+def _parse_document(content: bytes, source: str) -> Machine:
     import msgspec
 
     try:

@@ -6,7 +6,7 @@ import hashlib
 import re
 from xml.etree import ElementTree
 
-__all__ = ["inline"]
+__all__ = ["inline", "writable"]
 
 SVG = "http://www.w3.org/2000/svg"
 HREF = "{http://www.w3.org/1999/xlink}href"
@@ -20,6 +20,8 @@ NARROWEST_PIXELS, WIDEST_PIXELS = 340, 600
 DARKEST = 0x30
 """A color whose channels all stay below this is ink, and takes the color of the page's text."""
 
+_UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 has no way to write, not even escaped: control characters and lone surrogates."""
 _NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 _FONT = re.compile(r"(?:(?P<weight>\d{3}|bold) )?(?P<size>[\d.]+)px .*")
 _ROOT_STYLE = {
@@ -52,6 +54,7 @@ def inline(svg: str, *, title: str, alt: str) -> str:
     >>> inline('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"/>', title="T", alt="A")[:60]
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9" ar'
     """
+    svg, title, alt = map(writable, (svg, title, alt))
     root = ElementTree.fromstring(svg)
     _drop(root, "metadata")
     _drop(root, "style")
@@ -62,6 +65,16 @@ def inline(svg: str, *, title: str, alt: str) -> str:
     _describe(root, title, alt)
     ElementTree.register_namespace("", SVG)
     return ElementTree.tostring(root, encoding="unicode").replace("\n", "").replace(" />", "/>")
+
+
+def writable(text: str) -> str:
+    r"""Return `text` with the replacement character for what XML cannot hold.
+
+    >>> from accel.svg import writable
+    >>> writable("a\x1bb")
+    'a\ufffdb'
+    """
+    return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _drop(root: ElementTree.Element, tag: str) -> None:

@@ -3,6 +3,7 @@ import threading
 from dataclasses import replace
 
 import ipywidgets
+import numpy as np
 import pytest
 from comparisons import comparison, noisy, row
 
@@ -170,6 +171,22 @@ def test_bad_arguments_are_refused_and_leave_no_widget(bench):
     with pytest.raises(TypeError, match="must return a Chart"):
         explorer(bench.run, SIZES, lambda _: "picture")
     assert living() == before
+
+
+@pytest.mark.parametrize("given", [np.array(SIZES), (size for size in SIZES), tuple(SIZES), dict.fromkeys(SIZES)])
+def test_options_may_come_in_anything_that_gives_them(bench, given):
+    slider, _, frames = parts(explorer(bench.run, given, draw, start=SIZES[1]))
+    assert slider.index == 1
+    assert [f"Size {size}<" in frame for size, frame in zip(SIZES, frames, strict=True)] == [True] * 3
+    slider.index = 2
+    assert bench.measured == [*SIZES, SIZES[2]]
+
+
+def test_no_options_of_any_kind_are_refused_before_anything_is_measured(bench):
+    for none in (np.array([]), iter(()), {}):
+        with pytest.raises(ValueError, match="at least one option"):
+            explorer(bench.run, none, draw)
+    assert bench.measured == []
 
 
 def test_without_stack_one_page_is_filled_by_python(bench, monkeypatch):

@@ -189,3 +189,11 @@ def test_units():
     assert format_number(0.0009999) == "0.00100"
     assert unit_for([], TIME) == ("s", 1.0)
     assert unit_for([0, 5_000], DECIMAL) == ("k", 1e3)
+
+
+@pytest.mark.parametrize("odd", ["\x00", "\x08", "\x1b", "\ud800", "\ufffe"])
+def test_what_xml_cannot_hold_is_replaced(odd):
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><text>a{odd}b</text></svg>'
+    drawn = inline(svg, title=f"T{odd}", alt=f"A{odd}")
+    root = ElementTree.fromstring(drawn.encode())
+    assert (root.get("aria-label"), "".join(root.itertext())) == ("A\ufffd", "T\ufffda\ufffdb")

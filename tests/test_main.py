@@ -21,11 +21,11 @@ def cache_directory(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def process(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+def process(*arguments: str, encoding: str = "utf-8") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
     return subprocess.run(
         [sys.executable, "-m", "accel", *arguments],
-        capture_output=True, text=True, encoding="utf-8", env=environment, timeout=120,
+        capture_output=True, text=True, encoding=encoding, env=environment, timeout=120,
     )  # fmt: skip
 
 
@@ -131,8 +131,72 @@ def test_a_wrong_call_of_the_process():
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments", [("doctor",), ("doctor", "--json"), ("machine",), ("--help",), ("doctor", "-h"), ("bogus µ",)]
+)
+def test_every_command_writes_to_a_terminal_of_any_encoding(arguments):
+    calibrated = hardware.detect().with_calibration(CALIBRATION)
+    storage.save(calibrated)  # its overheads are given in µs
+    done = process(*arguments, encoding="ascii")
+    assert done.returncode == (2 if "bogus µ" in arguments else 0)
+    assert "Traceback" not in done.stderr
+    if "--json" in arguments:
+        assert Checkup.from_json(done.stdout).machine == calibrated
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """Calibrate at once, and count how often."""
+    calls = []
+
+    def calibrate(*, quick, save):
+        calls.append(quick)
+        return hardware.detect().with_calibration(CALIBRATION)
+
+    monkeypatch.setattr(calibration, "calibrate", calibrate)
+    return calls
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_nothing_but_a_regular_file_is_replaced(accel, recorded, tmp_path):
+    pipe, link, loop = tmp_path / "pipe", tmp_path / "link", tmp_path / "loop"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    loop.symlink_to(loop)
+    for output, kind in ((pipe, "a pipe"), (link, "a pipe"), (loop, "a link to itself")):
+        status, out, err = accel("calibrate", "--output", str(output))
+        assert (status, out, len(err.strip().splitlines())) == (2, "", 1)
+        assert f"it is {kind}, and only a regular file is ever replaced" in err
+        with pytest.raises(OSError, match=kind):
+            storage.save(hardware.detect(), output)
+    assert recorded == []  # refused before any time is spent
+    assert pipe.is_fifo()
+    assert link.readlink() == pipe
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "cache") == ["link", "loop", "pipe"]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_and_its_target_is_written(accel, recorded, tmp_path, exists):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    target, link = folder / "target.json", tmp_path / "link.json"
+    link.symlink_to(target)
+    if exists:
+        target.write_text("before")
+    assert accel("calibrate", "--output", str(link))[0] == 0
+    assert link.is_symlink()
+    assert not target.is_symlink()
+    assert storage.load(target).calibration == CALIBRATION
+
+
+def test_the_version(accel):
+    import accel as package
+
+    assert accel("--version") == (0, f"accel {package.__version__}\n", "")
+
+
 def test_help_lists_the_commands(accel):
-    for arguments in ((), ("--help",)):
+    for arguments in ((), ("--help",), ("-h",)):
         status, out, _ = accel(*arguments)
         assert status == 0
         for command in ("doctor", "calibrate", "machine"):

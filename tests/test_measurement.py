@@ -1,5 +1,10 @@
 import gc
+import multiprocessing
+import subprocess
+import sys
 import time
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -175,3 +180,83 @@ def test_an_unknown_method_is_refused():
 )
 def test_durations_are_written_with_a_fitting_unit(seconds, text):
     assert format_seconds(seconds) == text
+
+
+METHODS = pytest.mark.parametrize("method", ["allocations", "resident"])
+
+
+@METHODS
+def test_memory_is_measured_in_one_call(method):
+    calls = []
+    accel.measure_memory(calls.append, 1, method=method)
+    assert calls == [1]
+
+
+@METHODS
+@pytest.mark.parametrize("error", [KeyError("mine"), KeyboardInterrupt()])
+def test_an_exception_while_memory_is_measured_leaves_nothing_behind(method, error):
+    def broken():
+        raise error
+
+    bystander = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        with pytest.raises(type(error)):
+            accel.measure_memory(broken, method=method)
+        deadline = time.monotonic() + 10
+        while multiprocessing.active_children() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert multiprocessing.active_children() == []
+        assert not tracemalloc.is_tracing()
+        assert bystander.poll() is None  # memory-profiler kills every child of a process whose function fails
+    finally:
+        bystander.communicate(b"\n", timeout=10)
+
+
+def resident_bytes_of_nothing() -> int:
+    return accel.measure_memory(int, method="resident").peak_bytes
+
+
+def test_a_pool_worker_is_told_why_it_cannot_sample():
+    told = pytest.raises(RuntimeError, match="ProcessPoolExecutor, or method='allocations'")
+    with multiprocessing.get_context("spawn").Pool(1) as pool, told:
+        pool.apply(resident_bytes_of_nothing)
+
+
+def test_threads_measure_memory_one_after_the_other():
+    def hold(size):
+        block = np.ones(size, np.uint8)
+        time.sleep(0.05)
+        return block.size
+
+    sizes = [2**20, 2**22] * 3
+    with ThreadPoolExecutor(len(sizes)) as pool:
+        peaks = list(pool.map(lambda size: accel.measure_memory(hold, size).peak_bytes, sizes))
+    assert all(size <= peak < size + 65_536 for size, peak in zip(sizes, peaks, strict=True))
+    assert not tracemalloc.is_tracing()
+
+
+@METHODS
+def test_memory_cannot_be_measured_within_its_measurement(method):
+    with pytest.raises(RuntimeError, match="Measure the inner function apart"):
+        accel.measure_memory(lambda: accel.measure_memory(int), method=method)
+    assert accel.measure_memory(int).peak_bytes >= 0
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_thread_counts_that_cannot_be_are_refused(count):
+    with pytest.raises(ValueError, match=f"at least 1; got {count}"):
+        accel.measure(np.add, 1, 2, thread_count=count)
+    with pytest.raises(ValueError, match=f"at least 1; got {count}"), threads(count):
+        pass
+
+
+@pytest.mark.parametrize("count", [1.0, "2", True])
+def test_thread_counts_that_are_no_whole_numbers_are_refused(count):
+    with pytest.raises(TypeError, match="must be a whole number"):
+        accel.measure(np.add, 1, 2, thread_count=count)
+
+
+def test_a_best_of_no_time_at_all_is_not_steady():
+    instant = Measurement("instant", (0.0,) * 9, 1, 1.0)
+    assert not instant.is_steady
+    assert "noisy" in repr(instant)

@@ -2,7 +2,7 @@ import itertools
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from xml.etree import ElementTree
 
 import pytest
@@ -191,6 +191,48 @@ def test_values_that_are_not_finite_are_left_out():
     ):
         assert "nan" not in chart.svg + chart.alt
         assert "inf" not in chart.alt
+
+
+DRAWINGS = {
+    "steps": plot.steps,
+    "measured_against_predicted": plot.measured_against_predicted,
+    "scaling": partial(plot.scaling, xlabel="elements"),
+    "scaling, rates": partial(plot.scaling, xlabel="elements", quantity="flops_per_second"),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWINGS)
+@pytest.mark.parametrize("seconds", [0.0, 5e-324, 1e-300, 1e300, INFINITE, NAN])
+def test_measured_times_that_cannot_be_are_refused(draw, seconds):
+    rows = (row("add", 8, 1e-6), row("add", 16, seconds, predicted=1e-6, textbook_seconds=1e-6))
+    with pytest.raises(ValueError, match="'add' at size 16 was measured at"):
+        DRAWINGS[draw](comparison(*rows), title="T")
+
+
+@pytest.mark.parametrize("draw", DRAWINGS)
+@pytest.mark.parametrize("seconds", [0.0, 5e-324, 1e300, -1.0])
+def test_predicted_times_that_cannot_be_are_left_out(draw, seconds):
+    rows = [row("add", size, size * 1e-7) for size in (8, 16)]
+    odd = row("add", 32, 4e-6, predicted=seconds, textbook_seconds=seconds)
+    assert DRAWINGS[draw](comparison(*rows, odd), title="T").svg
+
+
+def test_sizes_without_a_place_on_a_logarithmic_axis_are_refused():
+    with pytest.raises(ValueError, match="'add' has size 0"):
+        plot.scaling(comparison(row("add", 0, 1e-6), row("add", 8, 1e-6)), title="T", xlabel="elements")
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")  # what has no glyph is drawn as a box
+@pytest.mark.parametrize("draw", DRAWINGS)
+@pytest.mark.parametrize("odd", ["\x00", "\x1b[31m", "\x7f", "\ufffe", "<&>", "$x$"])
+def test_any_name_and_title_makes_a_page(draw, odd):
+    name = f"add{odd}"
+    rows = [row(f"{name}{i}", size, size * 1e-7) for size in (8, 16) for i in (1, 2)]
+    chart = DRAWINGS[draw](comparison(*rows), title=f"Title{odd}")
+    root = ElementTree.fromstring(chart.svg)
+    assert root.get("aria-label") == chart.alt
+    assert "add" in "".join(root.itertext()) + chart.alt
+    chart.svg.encode()
 
 
 def test_measured_against_predicted_states_the_errors():

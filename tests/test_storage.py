@@ -116,6 +116,30 @@ def test_foreign_files_are_refused(content, reason, tmp_path):
     assert reason in refused(content, tmp_path)
 
 
+@pytest.mark.parametrize("content", [b"[" * 200_000, b"[" * 200_000 + b"]" * 200_000 + b"}", b'{"a":' * 200_000])
+def test_deep_nesting_is_refused(content, tmp_path):
+    head = b'{"format":"accel machine","schema":1,"sha256":"","machine":'
+    assert "nested deeper" in refused(head + content, tmp_path)
+    refused(content, tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_in_the_cache_is_refused_without_waiting(cache_directory):
+    cache_directory.mkdir()
+    path = storage.path_for(CALIBRATED)
+    os.mkfifo(path)
+    os.mkfifo(cache_directory / "machine-other.json")
+    with pytest.raises(MachineFileError, match="it is a pipe, not a regular file"):
+        storage.load(path)
+    assert storage.find(CALIBRATED) == (None, f"{path} is not used, because it is a pipe, not a regular file")
+    path.unlink()
+    assert storage.find(CALIBRATED) == (None, "")
+    os.mkfifo(path)
+    with pytest.warns(UserWarning, match="it is a pipe"):
+        assert storage.save(CALIBRATED) is None
+    assert path.is_fifo()
+
+
 def test_another_schema_is_refused_by_name(saved_bytes, tmp_path):
     newer = saved_bytes.replace(b'"schema": %d' % SCHEMA, b'"schema": %d' % (SCHEMA + 1))
     assert f"schema {SCHEMA + 1}, and this version reads schema {SCHEMA}" in refused(newer, tmp_path)
@@ -338,6 +362,13 @@ def test_the_real_machine_is_kept_and_found():
     detected = hardware.detect()
     storage.save(detected.with_calibration(CALIBRATION))
     assert storage.find(hardware.detect()) == (detected.with_calibration(CALIBRATION), "")
+
+
+def test_a_tilde_in_the_variable_is_the_home_directory(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.setenv("ACCEL_CACHE_DIR", "~/kept")
+    assert storage.directory() == tmp_path / "kept"
 
 
 def test_without_the_variable_the_users_cache_is_used(monkeypatch):

@@ -35,6 +35,15 @@ def test_what_is_not_there_is_a_dash_and_noise_is_said():
     assert table.note == "1 of 2 measurements are not steady"
 
 
+@pytest.mark.parametrize("seconds", [0.0, 5e-324, NAN, float("inf")])
+def test_times_that_cannot_be_do_not_keep_a_table_from_being_shown(seconds):
+    table = comparison_table(comparison(row("odd", 8, seconds, predicted=1e-6), row("add", 8, 1e-6)))
+    assert "+10%" in repr(table)
+    if seconds == 0 or seconds != seconds:
+        errors = next(column for column in table.columns if column.head == "error")
+        assert errors.cells == ("–", "+10%")
+
+
 def test_empty_and_ragged_tables_are_refused():
     with pytest.raises(ValueError, match="at least one row"):
         comparison_table(comparison())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any, Literal, NoReturn, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-__all__ = ["as_floating", "as_real", "broadcast_shape", "overlaps", "positive_integer", "result_array"]
+__all__ = ["as_floating", "as_real", "broadcast_shape", "overlaps", "positive_integer", "result_array", "sized"]
 
 Array = NDArray[Any]
 
@@ -58,6 +59,17 @@ def as_floating(x: ArrayLike, name: str = "x") -> Array:
     return as_real(array, name)
 
 
+def sized(x: Any, as_array: Callable[[Any, str], Any], name: str = "x") -> Any:
+    """Return `x` for a cost to look at: as it is where it has shape and dtype, else the array the kernel makes of it.
+
+    `as_array` is the kernel's own conversion, so a cost refuses the lists that its kernel refuses.
+
+    >>> sized([[1.0, 2.0]], as_real).shape
+    (1, 2)
+    """
+    return x if hasattr(x, "dtype") and hasattr(x, "shape") else as_array(x, name)
+
+
 def positive_integer(value: SupportsIndex, name: str) -> int:
     """Return `value` as an int that is at least 1.
 
@@ -91,7 +103,7 @@ def result_array(
     TypeError
         `out` is not an array, or of another dtype.
     ValueError
-        `out` has another shape or is read-only.
+        `out` has another shape, is read-only, or has elements that share memory with each other.
 
     >>> result_array(np.empty(3), (2,), np.float64)
     Traceback (most recent call last):
@@ -106,7 +118,38 @@ def result_array(
         return np.empty_like(prototype, dtype=dtype, order=order, shape=shape)
     if not (isinstance(out, np.ndarray) and out.shape == shape and out.dtype == dtype and out.flags.writeable):
         _refuse(out, shape, dtype)
+    if overlaps_itself(out):
+        raise ValueError(
+            f"out must give each element memory of its own; got strides {out.strides} for shape {shape}, by which "
+            f"elements share memory. Pass np.empty({shape}, np.{dtype.name})."
+        )
     return out
+
+
+def overlaps_itself(x: Array) -> bool:
+    """Whether elements of `x` share memory with each other, as those of `numpy.broadcast_to` do.
+
+    >>> overlaps_itself(np.broadcast_to(np.zeros(3), (2, 3))), overlaps_itself(np.zeros((4, 6))[::2, ::-3])
+    (True, False)
+    """
+    if x.flags.c_contiguous or x.flags.f_contiguous or not x.size:
+        return False
+    span = x.itemsize
+    for stride, length in sorted((abs(stride), n) for stride, n in zip(x.strides, x.shape, strict=True) if n > 1):
+        if stride < span:
+            return _shares_an_element(x)
+        span += stride * (length - 1)
+    return False
+
+
+def _shares_an_element(x: Array) -> bool:
+    """Find out exactly, where the strides alone leave it open: by the place of every element."""
+    places = np.zeros((), np.int64)
+    for stride, length in zip(x.strides, x.shape, strict=True):
+        if stride == 0 and length > 1:
+            return True
+        places = np.add.outer(places, stride * np.arange(length))
+    return bool((np.diff(np.sort(places, axis=None)) < x.itemsize).any())
 
 
 def _refuse(out: object, shape: tuple[int, ...], dtype: np.dtype) -> NoReturn:

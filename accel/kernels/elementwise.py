@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accel.cost import Cost, costs
-from accel.kernels.arguments import as_real, broadcast_shape, overlaps, result_array
+from accel.kernels.arguments import as_real, broadcast_shape, overlaps, result_array, sized
 
 __all__ = ["add", "multiply", "triad"]
 
@@ -36,6 +36,7 @@ def _checked(out: Array | None, *operands: Operand) -> Array | None:
 
 def _one_call(x1: Any, x2: Any, out: Any = None) -> Cost:  # noqa: ARG001
     """Cost of one binary NumPy call; an array that is both operands is read once."""
+    x1, x2 = sized(x1, _operand, "x1"), sized(x2, _operand, "x2")
     size = math.prod(_shape(x1, x2))
     written = size * _dtype(x1, x2).itemsize
     read = sum(x.nbytes for x in {id(x): x for x in (x1, x2)}.values() if hasattr(x, "nbytes"))
@@ -60,7 +61,7 @@ def add(x1: ArrayLike, x2: ArrayLike, *, out: Array | None = None) -> Array:
     TypeError
         An operand that is not real; `out` that is not an array or of another dtype.
     ValueError
-        Shapes that do not broadcast; `out` of another shape or read-only.
+        Shapes that do not broadcast; `out` of another shape, read-only, or whose elements share memory.
 
     >>> x = np.array([1, 2, 3], dtype=np.float32)
     >>> add(x, 0.5)
@@ -86,6 +87,7 @@ def multiply(x1: ArrayLike, x2: ArrayLike, *, out: Array | None = None) -> Array
 
 
 def _triad_cost(x1: Any, x2: Any, scalar: Any, *, out: Any = None) -> Cost:  # noqa: ARG001
+    x1, x2 = sized(x1, as_real, "x1"), sized(x2, as_real, "x2")
     size = math.prod(_shape(x1, x2))
     written = size * _dtype(x1, x2, scalar).itemsize
     scale = Cost(flops=size, bytes_read=x2.nbytes, bytes_written=written, bytes_write_allocate=written, calls=1)
@@ -115,7 +117,9 @@ def triad(x1: ArrayLike, x2: ArrayLike, scalar: float, *, out: Array | None = No
         An operand that is not real; `scalar` that is not a Python number; `out` that is not an array or of another
         dtype.
     ValueError
-        Shapes that do not broadcast; `out` of another shape or read-only.
+        Shapes that do not broadcast; `out` of another shape, read-only, or whose elements share memory.
+    OverflowError
+        `scalar` is an int that the dtype of integer arrays cannot hold.
 
     >>> x = np.array([1, 2, 3], dtype=np.float32)
     >>> triad(x, x, 3.0)
@@ -129,5 +133,6 @@ def triad(x1: ArrayLike, x2: ArrayLike, scalar: float, *, out: Array | None = No
     result = result_array(out, _shape(a, b), _dtype(a, b, scalar), a, b)
     if overlaps(a, out):
         a = a.copy()
-    np.multiply(b, scalar, out=result)  # NumPy itself copies `b` where it overlaps `out` in part
+    # Of booleans and an int NumPy makes int64, which has no place in uint64. It copies `b` where that overlaps `out`.
+    np.multiply(b, scalar, out=result, dtype=result.dtype if b.dtype == np.bool_ else None)
     return np.add(a, result, out=result)

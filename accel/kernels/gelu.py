@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accel.cost import Cost, costs
 from accel.elision import ELISION_BYTES, binary_elision
-from accel.kernels.arguments import as_floating, as_real, overlaps, positive_integer, result_array
+from accel.kernels.arguments import as_floating, as_real, overlaps, positive_integer, result_array, sized
 from accel.kernels.blocks import BLOCK_SIZE, block_count, blocks, in_memory_order
 
 __all__ = ["blocked", "expression", "in_place", "reference", "unfused"]
@@ -50,6 +50,7 @@ def _set_limit(x: Array, y: Array) -> None:
 
 def _elements(x: Any) -> tuple[int, int]:
     """Return the number of elements and the bytes of an array of them."""
+    x = sized(x, as_floating)
     return x.size, x.size * x.dtype.itemsize
 
 
@@ -126,6 +127,7 @@ def unfused(x: ArrayLike) -> Array:
 
 def _expression_cost(x: Any) -> Cost:
     """Of the eight results, those that an operator writes over a dying temporary need no new memory."""
+    x = sized(x, as_floating)
     _, array = _elements(x)
     reused = 0
     if array >= ELISION_BYTES:
@@ -210,7 +212,7 @@ def in_place(x: ArrayLike, *, out: Array | None = None) -> Array:
     TypeError
         `x` of any other dtype; `out` that is not an array or of another dtype.
     ValueError
-        `out` of another shape or read-only.
+        `out` of another shape, read-only, or whose elements share memory.
 
     >>> x = np.array([-1, 0, 1], dtype=np.float32)
     >>> in_place(x)
@@ -227,6 +229,7 @@ def in_place(x: ArrayLike, *, out: Array | None = None) -> Array:
 
 def _blocked_cost(x: Any, *, out: Any = None, block_size: SupportsIndex | None = None) -> Cost:
     """Cost of `in_place`, in eight calls a block."""
+    x = sized(x, as_floating)
     size = BLOCK_SIZE if block_size is None else positive_integer(block_size, "block_size")
     shape = (x.size,)
     if isinstance(x, np.ndarray):
@@ -260,7 +263,7 @@ def blocked(x: ArrayLike, *, out: Array | None = None, block_size: SupportsIndex
     TypeError
         `x` of any other dtype; `out` that is not an array or of another dtype; `block_size` that is not an int.
     ValueError
-        `out` of another shape or read-only; `block_size` below 1.
+        `out` of another shape, read-only, or whose elements share memory; `block_size` below 1.
 
     >>> x = np.array([-1, 0, 1], dtype=np.float32)
     >>> blocked(x)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accel.cost import Cost, costs
-from accel.kernels.arguments import as_real, broadcast_shape, overlaps, positive_integer, result_array
+from accel.kernels.arguments import as_real, broadcast_shape, overlaps, positive_integer, result_array, sized
 
 __all__ = ["outer_product", "row_dot", "tiled", "triple_loop", "vectorized"]
 
@@ -69,6 +69,7 @@ class _Sizes(NamedTuple):
 
 
 def _sizes(a: Any, b: Any) -> _Sizes:
+    a, b = sized(a, as_real, "a"), sized(b, as_real, "b")
     *batch, m, n = _result_shape(a, b)
     c = np.result_type(a.dtype, b.dtype).itemsize
     return _Sizes(math.prod(batch), m, n, a.shape[-1], a.dtype.itemsize, b.dtype.itemsize, c)
@@ -76,6 +77,7 @@ def _sizes(a: Any, b: Any) -> _Sizes:
 
 def _whole_cost(a: Any, b: Any, **work: int) -> Cost:
     """Each operand read once, the result written once; an array that is both operands is read once."""
+    a, b = sized(a, as_real, "a"), sized(b, as_real, "b")
     s = _sizes(a, b)
     written = s.batch * s.m * s.n * s.c
     return Cost(
@@ -118,7 +120,7 @@ def triple_loop(a: ArrayLike, b: ArrayLike, *, out: Array | None = None) -> Arra
         An operand that is not real; `out` that is not an array or of another dtype.
     ValueError
         Fewer than two dimensions, inner dimensions that differ, leading axes that do not broadcast; `out` of another
-        shape or read-only.
+        shape, read-only, or whose elements share memory.
 
     >>> triple_loop([[1.0, 2.0], [3.0, 4.0]], [[5.0], [6.0]])
     array([[17.],

@@ -10,7 +10,7 @@ from accel.comparison import Comparison, Row
 from accel.figure import BASELINE, INK, MEASURED, Chart, blank, log_axis, log_ticks, settle, style
 from accel.labels import Labels
 from accel.measurement import format_seconds
-from accel.plot.marks import conditions_line, drawable, limits, sentences, shapes
+from accel.plot.marks import check_times, conditions_line, is_time, limits, sentences, shapes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,16 +30,18 @@ def measured_against_predicted(comparison: Comparison, *, title: str, alt: str |
     Raises
     ------
     ValueError
-        If there are fewer than two rows, or none has a positive, finite prediction.
+        If there are fewer than two rows with a positive, finite prediction, or a measured time of theirs is none.
     """
-    rows = [row for row in comparison.rows if drawable(row.predicted_seconds)]
+    rows = [row for row in comparison.rows if is_time(row.predicted_seconds)]
     if len(rows) < 2:
         raise ValueError(
             f"measured_against_predicted() needs two rows or more with a positive, finite prediction; got {len(rows)} "
             f"among {len(comparison.rows)}."
         )
+    check_times(rows, "measured_against_predicted")
     figure, axes = blank(height=255.0)
-    span = limits(s for row in rows for s in (row.measured_seconds, row.predicted_seconds, row.textbook_seconds))
+    seconds = [s for row in rows for s in (row.measured_seconds, row.predicted_seconds, row.textbook_seconds)]
+    span = limits(filter(is_time, seconds))
     for axis in (axes.xaxis, axes.yaxis):
         log_axis(axis, span, log_ticks(*span), format_seconds)
     axes.set(xlabel="predicted time per call", ylabel="measured time per call")
@@ -55,7 +57,7 @@ def _draw_agreement(axes: Axes, rows: Sequence[Row], names: Sequence[str]) -> li
     low, high = axes.get_xlim()
     (line,) = axes.plot([low, high], [low, high], color=INK, linewidth=0.9, zorder=2)
     axes.fill_between([low, high], [low / 1.2, high / 1.2], [low * 1.2, high * 1.2], color=INK, alpha=0.1, linewidth=0)
-    textbook = [row for row in rows if drawable(row.textbook_seconds)]
+    textbook = [row for row in rows if is_time(row.textbook_seconds)]
     (cross,) = axes.plot(
         [row.textbook_seconds for row in textbook],
         [row.measured_seconds for row in textbook],
@@ -85,7 +87,7 @@ def _label_agreement(axes: Axes, rows: Sequence[Row], names: Sequence[str]) -> N
     labels.avoid_line((low, high), (low, high))
     for row in rows:
         labels.avoid_marker(row.predicted_seconds, row.measured_seconds)
-        if drawable(row.textbook_seconds):
+        if is_time(row.textbook_seconds):
             labels.avoid_marker(row.textbook_seconds, row.measured_seconds, radius=3)
     if 1 < len(names) <= MOST_NAMES:
         for name in names:
@@ -102,6 +104,6 @@ def _tell_errors(rows: Sequence[Row]) -> str:
 
 def _tell_row(row: Row) -> str:
     told = f"{row.name} at {row.size}: measured {format_seconds(row.measured_seconds)}"
-    if drawable(row.predicted_seconds):
+    if is_time(row.predicted_seconds):
         told += f", predicted {format_seconds(row.predicted_seconds)} ({row.error_fraction:+.0%}, {row.bound_by})"
     return told

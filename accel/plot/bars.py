@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from accel.comparison import Comparison, Row
 from accel.figure import BASELINE, INK, MEASURED, SMALL, Chart, blank, log_axis, log_ticks, settle, style
 from accel.measurement import format_seconds
-from accel.plot.marks import PREDICTED_MARK, SPREAD_NOTE, conditions_line, drawable, sentences
+from accel.plot.marks import PREDICTED_MARK, SPREAD_NOTE, check_times, conditions_line, is_time, sentences
 from accel.units import TIME, format_number, unit_for
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def steps(
     Raises
     ------
     ValueError
-        If there is no row, or `shown` is not between 1 and their number.
+        If there is no row, `shown` is not between 1 and their number, or a measured time is none: zero, not finite.
     KeyError
         If no row is named `base`.
     """
@@ -50,13 +50,14 @@ def steps(
     count = len(rows) if shown is None else shown
     if not rows or not 1 <= count <= len(rows):
         raise ValueError(f"steps() shows between 1 and all rows of a comparison; got {count} of {len(rows)}.")
+    check_times(rows, "steps")
     base_row = rows[0] if base is None else comparison.named(base)[0]
     names = _step_names(rows)
     figure, axes = blank(height=len(rows) * 27.0 + 46.0)
     seconds = [
         s for row in rows for s in (*row.measured.quartiles_seconds, row.measured_seconds, row.predicted_seconds)
     ]
-    _time_scale(axes, [s for s in seconds if drawable(s)])
+    _time_scale(axes, [s for s in seconds if is_time(s)])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_yticks(range(len(rows)), names)
     axes.grid(visible=False, axis="y")
@@ -107,7 +108,7 @@ def _draw_bars(axes: Axes, rows: Sequence[Row], base_row: Row) -> list[tuple[Any
         color = BASELINE if row is base_row else MEASURED
         axes.barh(index, row.measured_seconds - left, left=left, height=0.56, color=color, zorder=2)
         axes.hlines(index, *row.measured.quartiles_seconds, color=INK, linewidth=1.2, alpha=0.75, zorder=3)
-        if drawable(row.predicted_seconds):
+        if is_time(row.predicted_seconds):
             (key["predicted"],) = axes.plot([row.predicted_seconds], [index], **PREDICTED_MARK, zorder=4)
     swatches = [(_swatch(MEASURED), "measured"), (_swatch(BASELINE), "baseline")]
     return [*swatches, *((mark, word) for word, mark in key.items())]
@@ -128,7 +129,7 @@ def _write_step(axes: Axes, index: int, row: Row, base_row: Row) -> None:
         text += f"\u2003{_speed_up(row, base_row, 'faster', 'slower')}"
     axes.annotate(
         text,
-        (max(end for end in ends if drawable(end)), index),
+        (max(end for end in ends if is_time(end)), index),
         xytext=(8, 0),
         textcoords="offset points",
         va="center",
@@ -145,6 +146,6 @@ def _speed_up(row: Row, base_row: Row, faster: str, slower: str) -> str:
 
 def _tell_step(name: str, row: Row, base_row: Row) -> str:
     told = f"{name}: measured {format_seconds(row.measured_seconds)}"
-    if drawable(row.predicted_seconds):
+    if is_time(row.predicted_seconds):
         told += f", predicted {format_seconds(row.predicted_seconds)}"
     return told if row is base_row else f"{told}, {_speed_up(row, base_row, 'faster', 'slower')} than {base_row.name}"

@@ -13,14 +13,16 @@ from accel.units import DECIMAL, format_threads
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from accel.comparison import Comparison
+    from accel.comparison import Comparison, Row
 
 __all__ = [
     "PREDICTED_MARK",
     "SPREAD_NOTE",
+    "check_times",
     "conditions_line",
     "drawable",
     "end_label",
+    "is_time",
     "level_lines",
     "limits",
     "machine_line",
@@ -41,12 +43,30 @@ PREDICTED_MARK: dict[str, Any] = {
     "clip_on": False,
     "linestyle": "none",
 }
+SHORTEST_SECONDS, LONGEST_SECONDS = 1e-15, 1e15
+"""Beyond these a number of seconds is no time that anything took, and overflows on its way to an axis."""
 SPREAD_NOTE = "Best sample; whiskers span the middle half."
 
 
 def drawable(value: float | None) -> TypeGuard[float]:
     """Whether a value has a place on a logarithmic axis."""
     return value is not None and math.isfinite(value) and value > 0
+
+
+def is_time(seconds: float | None) -> TypeGuard[float]:
+    """Whether a number of seconds is one that a call can take."""
+    return seconds is not None and SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS
+
+
+def check_times(rows: Iterable[Row], caller: str) -> None:
+    """Raise ValueError for a row whose measured time has no place in a chart."""
+    for row in rows:
+        for seconds in (row.measured_seconds, *row.measured.quartiles_seconds):
+            if not is_time(seconds):
+                raise ValueError(
+                    f"{caller}() draws times of {SHORTEST_SECONDS:g} s and more; {row.name!r} at size {row.size} was "
+                    f"measured at {seconds:g} s. Measure it again, or leave it out."
+                )
 
 
 def limits(values: Iterable[float], below: float = 1.5, above: float = 1.5) -> tuple[float, float]:

@@ -13,9 +13,11 @@ from accel.figure import BASELINE, MEASURED, PREDICTED, Chart, binary_ticks, bla
 from accel.measurement import format_seconds
 from accel.plot.marks import (
     SPREAD_NOTE,
+    check_times,
     conditions_line,
     drawable,
     end_label,
+    is_time,
     level_lines,
     limits,
     prefix_for,
@@ -103,7 +105,8 @@ def scaling(
     Raises
     ------
     ValueError
-        If an option is unknown, no function has two sizes, or a row lacks what the quantity divides.
+        If an option is unknown, no function has two sizes, a size is not positive, a measured time is none, or a row
+        lacks what the quantity divides.
     """
     shown = _check_scaling(comparison, quantity, size_unit, baseline)
     if not textbook:
@@ -140,7 +143,10 @@ def _check_scaling(comparison: Comparison, quantity: str, size_unit: str, baseli
             "Use plot.steps() to compare functions at one size."
         )
     shown = _QUANTITIES[quantity]
+    check_times(comparison.rows, "scaling")
     for row in comparison.rows:
+        if row.size < 1:
+            raise ValueError(f"scaling() has a logarithmic axis of sizes; {row.name!r} has size {row.size}.")
         if not drawable(shown.of(row, row.measured_seconds)):
             raise ValueError(
                 f"{quantity} needs a positive count of {shown.needs or 'elements'}; {row.name!r} at size {row.size} "
@@ -152,7 +158,7 @@ def _check_scaling(comparison: Comparison, quantity: str, size_unit: str, baseli
 def _all_values(shown: _Quantity, row: Row) -> list[float]:
     """Return every drawable value that a row contributes to the vertical axis."""
     seconds = (row.measured_seconds, *row.measured.quartiles_seconds, row.predicted_seconds, row.textbook_seconds)
-    return [shown.of(row, s) for s in seconds if drawable(s)]
+    return [shown.of(row, s) for s in seconds if is_time(s)]
 
 
 def _size_ticks(comparison: Comparison, size_unit: str, xlim: tuple[float, float]) -> list[float]:
@@ -172,7 +178,7 @@ def _draw_sweeps(axes: Axes, comparison: Comparison, shown: _Quantity, baseline:
         word, color = ("baseline", BASELINE) if name == baseline else ("measured", MEASURED)
         key.setdefault(word, _draw_measured(axes, rows, shown, marker, color))
         predicted, textbook = (
-            tuple((row.size, shown.of(row, s)) for row, s in zip(rows, seconds, strict=True) if drawable(s))
+            tuple((row.size, shown.of(row, s)) for row, s in zip(rows, seconds, strict=True) if is_time(s))
             for seconds in ([row.predicted_seconds for row in rows], [row.textbook_seconds for row in rows])
         )
         if predicted:
@@ -213,6 +219,6 @@ def _tell_sweep(name: str, rows: Sequence[Row], shown: _Quantity, size_unit: str
         f"{shown.tell(shown.of(row, row.measured_seconds))} at {_SIZE_LABELS[size_unit](row.size)}"
         for row in (first, last)
     )
-    predicted = [abs(row.error_fraction) for row in rows if drawable(row.predicted_seconds)]
+    predicted = [abs(row.error_fraction) for row in rows if is_time(row.predicted_seconds)]
     error = f", median error of the prediction {statistics.median(predicted):.0%}" if predicted else ""
     return f"{name}: measured {ends}{error}"

@@ -15,7 +15,7 @@ from accel.tracing.operations import Buffer, Op, Operand, Scalar, Trace
 from accel.tracing.overhead import find_unexplained, hidden_nanoseconds
 from accel.tracing.recording import Recorder, Traced
 from accel.tracing.shapes import ShapeArray, ShapeRecorder, array_like, shape_recording
-from accel.tracing.traced import TracedArray, recording
+from accel.tracing.traced import ArrayRecorder, TracedArray, recording
 
 __all__ = ["Buffer", "Op", "Operand", "Scalar", "Trace", "array_like", "trace"]
 
@@ -70,7 +70,7 @@ def trace(fn: Callable[..., Any], *arrays: Any, **keywords: Any) -> Trace:
     names = _parameter_names(fn, len(arrays))
     described = (*zip(names, arrays, strict=True), *keywords.items())
     shapes_only = _uses_shapes(described)
-    recorder = ShapeRecorder(ShapeArray) if shapes_only else Recorder(TracedArray)
+    recorder = ShapeRecorder(ShapeArray) if shapes_only else ArrayRecorder()
     scope = shape_recording(recorder) if isinstance(recorder, ShapeRecorder) else recording(recorder)
     given = [_wrapped(a, name, recorder) for name, a in zip(names, arrays, strict=True)]
     options = {k: _wrapped(v, k, recorder) for k, v in keywords.items()}

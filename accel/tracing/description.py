@@ -55,7 +55,8 @@ class Description:
         self.dtype = self.loop_dtypes[0] if self.loop_dtypes else dtype_name(self._common_dtype())
 
     def _describe_ufunc(self, ufunc: np.ufunc, method: str) -> None:
-        self.ufunc, self.method = ufunc, method
+        self.ufunc = getattr(ufunc, "ufunc", ufunc)  # Numba's `vectorize` puts a class of its own around one
+        self.method = method
         self.name = f"{ufunc.__name__}.{method}" if method else ufunc.__name__
         self.arguments = dict(self.event.keywords)
         if method in _OWN_AXIS:
@@ -220,8 +221,17 @@ def arrays_in(value: Any) -> Iterator[Seen]:
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """Return ``"float32"``; with its byte order, as in ``">f4"``, where that is not the machine's."""
-    return dtype.name if dtype.isnative else dtype.str
+    """Return a name that `np.dtype` reads back as a dtype of the same size.
+
+    It is ``"float32"``; with its byte order, as in ``">f4"``, where that is not the machine's; ``"<U8"``, ``"|S3"`` for
+    strings; and ``"|V24"``, which says the size alone, for structured and other elements.
+
+    >>> dtype_name(np.dtype("f4")), dtype_name(np.dtype([("a", "f8"), ("b", "i4")]))
+    ('float32', '|V12')
+    """
+    if dtype.kind in "biufcmMO":
+        return dtype.name if dtype.isnative else dtype.str
+    return dtype.str if dtype.kind in "US" else f"|V{dtype.itemsize}"
 
 
 def _steps(seen: Seen, shape: tuple[int, ...]) -> tuple[int, ...]:

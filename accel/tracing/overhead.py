@@ -11,7 +11,7 @@ import numpy as np
 
 from accel.tracing.assembly import Unexplained
 from accel.tracing.recording import Event, Recorder
-from accel.tracing.traced import TracedArray, recording
+from accel.tracing.traced import ArrayRecorder, TracedArray, recording
 
 __all__ = ["find_unexplained"]
 
@@ -75,7 +75,7 @@ def hidden_nanoseconds() -> tuple[float, float, float, float]:
 
 
 def _traced(step: Callable[[Any], Any], x: np.ndarray, times: int = 200) -> tuple[float, float]:
-    recorder = Recorder(TracedArray)
+    recorder = ArrayRecorder()
     with recording(recorder), np.errstate(all="ignore"):
         total = _plain(step, x.view(TracedArray), times) * times
     events = [entry for entry in recorder.log if isinstance(entry, Event)]

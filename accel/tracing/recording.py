@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from time import perf_counter_ns as clock
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from accel import cost
 from accel.cost import Cost
 
 __all__ = [
-    "CONVERSIONS",
     "Event",
     "Recorder",
     "Seen",
     "Traced",
     "address_of",
-    "creators_replaced",
-    "declared_kernels_seen",
     "unwrap",
 ]
 
@@ -36,7 +30,16 @@ LOOKS = frozenset(
 """Functions that only look at an array's description, or print it: no call worth a row."""
 
 _TRACER_MODULES = frozenset(
-    {"accel.tracing.traced", "accel.tracing.shapes", "accel.tracing.shape_recording", "accel.tracing.operators"}
+    f"accel.{name}"
+    for name in (
+        "cost",
+        "tracing.operators",
+        "tracing.recording",
+        "tracing.scope",
+        "tracing.shape_recording",
+        "tracing.shapes",
+        "tracing.traced",
+    )
 )
 """Modules whose functions stand between the user's code and the recorder."""
 
@@ -128,22 +131,22 @@ class Recorder:
         self.views = 0
         self.items = 0
         """Single elements read or written by the interpreter: too small to record, too many to ignore."""
-        self.cost: Cost | None = None
-        """Declared by the kernel that is about to be recorded."""
         self.dying = False
         """Set by an operator whose left operand is about to die, for the ufunc call that it makes."""
-        self.thread = threading.get_ident()
         self.busy: set[int] = set()
         """Threads that are inside a NumPy function whose own internal calls are not to be recorded."""
+
+    def create(self, name: str, original: Callable[..., Any], arguments: tuple[Any, ...], keywords: Any) -> Any:
+        """Run a function that makes arrays and record it; each array type has its own way."""
+        raise NotImplementedError
 
     def hears_creator(self, frame: Any) -> bool:
         """Tell whether an array made by the code in `frame` belongs to the trace.
 
-        It does not within a NumPy function (that one is the call to record), within NumPy's own modules, in another
-        thread, or while a module is imported, which would keep the traced array for good.
+        It does not within a NumPy function (that one is the call to record), within NumPy's own modules, or
+        while a module is imported, which would keep the traced array for good.
         """
-        me = threading.get_ident()
-        if me != self.thread or me in self.busy or frame.f_code.co_name == "<module>":
+        if threading.get_ident() in self.busy or frame.f_code.co_name == "<module>":
             return False
         return not frame.f_globals.get("__name__", "").startswith("numpy.")
 
@@ -224,10 +227,12 @@ class Recorder:
         keywords: dict[str, Any],
         writes: int | None = None,
         updates: int | None = None,
+        cost: Cost | None = None,
     ) -> Any:
         """Run a function or method on plain arrays and record it as one call, unless it only makes a view.
 
-        `writes` is the position of an argument that the call overwrites, `updates` how many of its elements if not all.
+        `writes` is the position of an argument that the call overwrites, `updates` how many of its elements if not all;
+        `cost` is what a kernel declares.
         """
         entered = clock()
         originals: dict[int, Any] = {}
@@ -248,7 +253,7 @@ class Recorder:
         if updates is not None:
             seen_keywords["__updates__"] = updates
         if kind == "declared":
-            seen_keywords["__cost__"], self.cost = self.cost, None
+            seen_keywords["__cost__"] = cost
             value, seen, scalars = self._wrap_all(result, originals)
         elif writes is not None:
             value, seen, scalars = result, (seen_arguments[writes],), ()
@@ -265,9 +270,9 @@ class Recorder:
         if threading.get_ident() in self.busy:
             return function(*arguments, **keywords)
         module, name = kernel.__module__.rpartition(".")[2], kernel.__name__
-        self.cost = kernel.cost(*arguments, **keywords)
+        cost = kernel.cost(*arguments, **keywords)
         title = name if module == "__main__" else f"{module}.{name}"
-        return self.call("declared", title, function, arguments, keywords)
+        return self.call("declared", title, function, arguments, keywords, cost=cost)
 
     def _is_view(self, result: Any, originals: dict[int, Any], arguments: tuple[Any, ...], keywords: Any) -> bool:
         """Tell whether a call made nothing new: a view of an argument, or the first argument handed back."""
@@ -359,35 +364,3 @@ def unwrap(value: Any, originals: dict[int, Any] | None = None) -> Any:
     if type(value) is dict:
         return {key: unwrap(item, originals) for key, item in value.items()}
     return value
-
-
-CONVERSIONS = frozenset({"array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray"})
-_CREATORS = (*sorted(CONVERSIONS), "empty", "zeros", "ones", "full", "arange", "linspace", "eye", "identity")
-
-
-@contextmanager
-def creators_replaced(stand_in: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    """Replace `np.empty`, `np.zeros`, `np.asarray`… by what `stand_in(name, original)` returns, while the scope lasts.
-
-    NumPy gives other array types no say in these functions. Code that imported them by name keeps the originals: what
-    it makes is a plain array, seen from its first meeting with a traced one.
-    """
-    originals = {name: getattr(np, name) for name in _CREATORS}
-    for name, original in originals.items():
-        # A module imported meanwhile may read the docstring (numpy.ma does) or keep the function: it stays itself.
-        setattr(np, name, functools.wraps(original)(stand_in(name, original)))
-    try:
-        yield
-    finally:
-        for name, original in originals.items():
-            setattr(np, name, original)
-
-
-@contextmanager
-def declared_kernels_seen(recorder: Recorder) -> Iterator[None]:
-    """Let kernels that declare their cost report to `recorder`, while the scope lasts."""
-    previous, cost.observer = cost.observer, recorder.declared
-    try:
-        yield
-    finally:
-        cost.observer = previous

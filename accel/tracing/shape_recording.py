@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from accel.tracing.operations import Scalar
 from accel.tracing.recording import Recorder, Seen, address_of
+from accel.tracing.scope import sole_recorder, thread
 
-__all__ = ["Dataless", "Memory", "ShapeRecorder", "activated", "active_recorder", "quiet", "require_recorder"]
-
-_active: ShapeRecorder | None = None
+__all__ = ["Dataless", "Memory", "ShapeRecorder", "active_recorder", "quiet", "require_recorder"]
 
 
 class Memory:
@@ -46,7 +44,7 @@ def quiet(function: Function) -> Function:
 
     @functools.wraps(function)
     def run(*arguments: Any, **keywords: Any) -> Any:
-        recorder = _active
+        recorder = active_recorder()
         if recorder is None or recorder.is_quiet:
             return function(*arguments, **keywords)
         recorder.is_quiet = True
@@ -63,6 +61,14 @@ class ShapeRecorder(Recorder):
 
     is_quiet = False
     """Whether NumPy's functions that make arrays are to make real ones, for the tracer's own use."""
+
+    def hears_creator(self, frame: Any) -> bool:
+        """As for real arrays, and not while the tracer itself needs some."""
+        return not self.is_quiet and super().hears_creator(frame)
+
+    def knows(self, array: Any) -> bool:
+        """Tell whether the memory that the array stands for has been seen before."""
+        return id(array._memory) in self.owners if isinstance(array, Dataless) else super().knows(array)
 
     def see(self, array: Any, created: bool = False) -> Seen:
         """Describe an array; a real one (an index, a constant) as itself."""
@@ -99,23 +105,13 @@ class ShapeRecorder(Recorder):
 
 
 def active_recorder() -> ShapeRecorder | None:
-    """Return the recorder of the running trace of shapes, or None."""
-    return _active
+    """Return the recorder of this thread's trace of shapes, or of the only one there is, or None."""
+    return thread.shapes or sole_recorder(ShapeRecorder)
 
 
 def require_recorder(what: str) -> ShapeRecorder:
     """Return the recorder of the running trace; TypeError where there is none."""
-    if _active is None:
+    recorder = active_recorder()
+    if recorder is None:
         raise TypeError(f"{what} on an array_like means something only inside accel.trace or accel.predict.")
-    return _active
-
-
-@contextmanager
-def activated(recorder: ShapeRecorder) -> Iterator[None]:
-    """Make `recorder` the one that arrays without data report to, while the scope lasts."""
-    global _active
-    previous, _active = _active, recorder
-    try:
-        yield
-    finally:
-        _active = previous
+    return recorder

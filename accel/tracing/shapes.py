@@ -16,26 +16,18 @@ from accel.tracing.description import promotable
 from accel.tracing.layout import packed_strides
 from accel.tracing.names import METHODS, WRITES, function_name
 from accel.tracing.operators import BINARY, UNARY, binary_operators, unary_operator
-from accel.tracing.recording import (
-    CONVERSIONS,
-    LOOKS,
-    Event,
-    Recorder,
-    address_of,
-    creators_replaced,
-    declared_kernels_seen,
-)
+from accel.tracing.recording import LOOKS, Event, address_of
+from accel.tracing.scope import CONVERSIONS, running
 from accel.tracing.shape_recording import (
     Dataless,
     Memory,
     ShapeRecorder,
-    activated,
     active_recorder,
     quiet,
     require_recorder,
 )
 from accel.tracing.shape_rules import RULES, VIEWS, Made, made_by_creator, made_by_ufunc
-from accel.tracing.traced import TracedArray, recording
+from accel.tracing.traced import ArrayRecorder, TracedArray, recording
 
 __all__ = ["ShapeArray", "ShapeRecorder", "array_like", "shape_recording"]
 
@@ -314,7 +306,7 @@ def _same_window(target: ShapeArray, value: Any) -> bool:
 @cache
 def _power(dtype: np.dtype[Any], exponent: Any) -> np.ufunc:
     """Return the ufunc that NumPy's ** runs for a scalar exponent (square for 2, sqrt for 0.5), by trying it."""
-    recorder = Recorder(TracedArray)
+    recorder = ArrayRecorder()
     with recording(recorder), np.errstate(all="ignore"):
         np.ndarray.__pow__(_ORIGINALS["empty"](1, dtype).view(TracedArray), exponent)
     return next(entry.function for entry in recorder.log if isinstance(entry, Event))
@@ -402,19 +394,11 @@ def _complete() -> None:
 _complete()
 
 
-def _creator(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _created(name: str, original: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """Stand in for a function that makes arrays: it makes them without data, of any size."""
-
-    def create(*arguments: Any, **keywords: Any) -> Any:
-        recorder = active_recorder()
-        if recorder is None or recorder.is_quiet or not recorder.hears_creator(sys._getframe(1)):
-            return original(*arguments, **keywords)
-        if name in CONVERSIONS:
-            return _converted(name, original, arguments, keywords)
-        made = made_by_creator(name, original, arguments, keywords)
-        return _record("function", name, arguments, keywords, made)
-
-    return create
+    if name in CONVERSIONS:
+        return _converted(name, original, arguments, keywords)
+    return _record("function", name, arguments, keywords, made_by_creator(name, original, arguments, keywords))
 
 
 @quiet
@@ -436,5 +420,6 @@ def _converted(name: str, original: Callable[..., Any], arguments: Any, keywords
 def shape_recording(recorder: ShapeRecorder) -> Iterator[None]:
     """Let arrays without data compute, as far as shapes go, and report to `recorder`."""
     elision.prepare()
-    with activated(recorder), creators_replaced(_creator), declared_kernels_seen(recorder):
+    recorder.create = _created  # type: ignore[method-assign]
+    with running(recorder, "shapes"):
         yield

@@ -12,20 +12,10 @@ import numpy as np
 from accel import elision
 from accel.tracing.names import METHODS, WRITES, function_name
 from accel.tracing.operators import BINARY, UNARY, binary_operators, unary_operator
-from accel.tracing.recording import (
-    CONVERSIONS,
-    Recorder,
-    Traced,
-    address_of,
-    creators_replaced,
-    declared_kernels_seen,
-    unwrap,
-)
+from accel.tracing.recording import Recorder, Traced, address_of, unwrap
+from accel.tracing.scope import CONVERSIONS, recorder_elsewhere, running, thread
 
-__all__ = ["TracedArray", "recording"]
-
-
-_active: Recorder | None = None
+__all__ = ["ArrayRecorder", "TracedArray", "recording"]
 
 _FAST_POWERS = frozenset({np.square, np.sqrt, np.reciprocal})
 _ONE_BYTE = bytes(1)
@@ -45,7 +35,7 @@ class TracedArray(Traced):
     __slots__ = ()
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
-        recorder = _active
+        recorder = thread.recorder or recorder_elsewhere(*inputs)
         if recorder is None:
             plain = [unwrap(x) for x in inputs]
             return getattr(ufunc, method)(*plain, **{k: unwrap(v) for k, v in keywords.items()})
@@ -56,7 +46,7 @@ class TracedArray(Traced):
         return recorder.ufunc(ufunc, method, inputs, keywords)
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
-        recorder = _active
+        recorder = thread.recorder or recorder_elsewhere(*arguments)
         if recorder is None:
             plain = [unwrap(x) for x in arguments]
             return function(*plain, **{k: unwrap(v) for k, v in keywords.items()})
@@ -64,7 +54,7 @@ class TracedArray(Traced):
         return recorder.call("function", name, function, arguments, keywords, WRITES.get(name))
 
     def __getitem__(self, index: Any) -> Any:
-        recorder = _active
+        recorder = thread.recorder or recorder_elsewhere(self)
         if recorder is None:
             return unwrap(self)[unwrap(index)]
         if _is_basic(index):
@@ -77,7 +67,7 @@ class TracedArray(Traced):
         return recorder.call("method", "take", np.ndarray.__getitem__, (self, index), {})
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        recorder = _active
+        recorder = thread.recorder or recorder_elsewhere(self)
         if recorder is None:
             unwrap(self)[unwrap(index)] = unwrap(value)
             return
@@ -96,7 +86,7 @@ class TracedArray(Traced):
 
     def __pow__(self, other: Any, modulus: Any = None) -> Any:
         """Let NumPy choose between `power` and its short cuts (`square`, `sqrt`), which reuse a dying operand."""
-        recorder = _active
+        recorder = thread.recorder or recorder_elsewhere(self)
         if recorder is not None and type(other) is not TracedArray:
             dying, _ = elision.references() or (0, 0)
             recorder.dying = sys.getrefcount(self) == dying and elision.is_spare(self)
@@ -140,20 +130,21 @@ def _same_window(target: np.ndarray, value: Any) -> bool:
 
 
 def _accepts(other: Any) -> bool:
-    return _active is not None and (type(other) in _SIMPLE or isinstance(other, np.generic))
+    return type(other) in _SIMPLE or isinstance(other, np.generic)
 
 
 def _run(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any) -> Any:
-    if _active is None:
+    recorder = thread.recorder or recorder_elsewhere(*inputs)
+    if recorder is None:
         return ufunc(*unwrap(inputs))
-    return _active.ufunc(ufunc, "__call__", inputs, {} if out is None else {"out": (out,)})
+    return recorder.ufunc(ufunc, "__call__", inputs, {} if out is None else {"out": (out,)})
 
 
 def _method(method: str, name: str, writes: int | None) -> Callable[..., Any]:
     original = getattr(np.ndarray, method)
 
     def traced(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        recorder = _active
+        recorder = thread.recorder or recorder_elsewhere(self)
         if recorder is None:
             return original(unwrap(self), *unwrap(arguments), **unwrap(keywords))
         return recorder.call("method", name, original, (self, *arguments), keywords, writes)
@@ -178,35 +169,28 @@ def _complete() -> None:
 _complete()
 
 
-def _creator(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Stand in for a function that makes arrays and that NumPy lets no subclass see."""
+class ArrayRecorder(Recorder):
+    """A recorder of real arrays."""
 
-    def create(*arguments: Any, **keywords: Any) -> Any:
-        recorder = _active
-        if recorder is None or not recorder.hears_creator(sys._getframe(1)):
-            return original(*arguments, **keywords)
+    def __init__(self) -> None:
+        super().__init__(TracedArray)
+
+    def create(self, name: str, original: Callable[..., Any], arguments: tuple[Any, ...], keywords: Any) -> Any:
+        """Run a function that makes arrays and that NumPy lets no subclass see."""
         if name not in CONVERSIONS or not arguments or not isinstance(arguments[0], np.ndarray):
-            return recorder.call("function", name, original, arguments, keywords)
+            return self.call("function", name, original, arguments, keywords)
         source = arguments[0]
         if type(source) is np.ndarray:
-            recorder.see(source)
+            self.see(source)
             source = source.view(TracedArray)
         same_dtype = keywords.get("dtype", arguments[1] if len(arguments) > 1 else None) in (None, source.dtype)
-        return recorder.call(
-            "function", "copy" if same_dtype else "astype", original, (source, *arguments[1:]), keywords
-        )
-
-    return create
+        name = "copy" if same_dtype else "astype"
+        return self.call("function", name, original, (source, *arguments[1:]), keywords)
 
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
     """Send the calls of traced arrays to `recorder`, and let functions such as `np.empty` make traced arrays."""
-    global _active
     elision.prepare()
-    previous, _active = _active, recorder
-    try:
-        with creators_replaced(_creator), declared_kernels_seen(recorder):
-            yield
-    finally:
-        _active = previous
+    with running(recorder, "recorder"):
+        yield

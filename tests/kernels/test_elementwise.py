@@ -1,4 +1,5 @@
 import doctest
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from layouts import LAYOUTS, floats, lay_out
 
 from accel.cost import Cost
-from accel.kernels import KERNELS, arguments, elementwise
+from accel.kernels import KERNELS, arguments, elementwise, gelu, matmul
 from accel.kernels.elementwise import add, multiply, triad
 
 DTYPES = st.sampled_from(["float16", "float32", "float64"])
@@ -43,7 +44,7 @@ def test_triad_equals_the_formula(operands, scalar):
     assert got.dtype == np.result_type(a, b)
     assert got.shape == np.broadcast_shapes(a.shape, b.shape)
     exact = a.astype(np.float64) + scalar * b.astype(np.float64)
-    np.testing.assert_allclose(got, exact, rtol=4e-3, atol=0.5 if got.dtype == np.float16 else 1e-3)
+    np.testing.assert_allclose(got, exact, rtol=4e-3, atol=0.5 if min(a.itemsize, b.itemsize) == 2 else 1e-3)
     out = np.empty_like(got)
     assert triad(a, b, scalar, out=out) is out
     np.testing.assert_array_equal(out, got)
@@ -77,6 +78,86 @@ def test_out_may_overlap_an_operand(kernel, layout, first):
     operands = (x, other) if first else (other, x)
     expected = kernel(*(o.copy() for o in operands), out=np.empty_like(x))
     np.testing.assert_array_equal(kernel(*operands, out=out), expected)
+
+
+@given(data=st.data())
+def test_an_array_that_overlaps_itself_is_told_from_one_that_does_not(data):
+    shape = data.draw(hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
+    strides = [data.draw(st.integers(-24, 24)) for _ in shape]
+    memory = np.zeros(1024, np.uint8)
+    x = np.ndarray(shape, "u2", memory, offset=512, strides=strides)
+    bytes_of_all = [
+        512 + sum(i * stride for i, stride in zip(index, strides, strict=True)) + byte
+        for index in np.ndindex(shape)
+        for byte in range(2)
+    ]
+    assert arguments.overlaps_itself(x) == (len(set(bytes_of_all)) < len(bytes_of_all))
+
+
+KERNELS_WITH_OUT = {
+    **{kernel.__name__: (kernel, 2) for kernel in (add, multiply, gelu.in_place, gelu.blocked)},
+    **{kernel.__name__: (kernel, 2) for kernel in KERNELS if kernel.__module__ == matmul.__name__},
+    "triad": (lambda a, b, out: triad(a, b, 3.0, out=out), 2),
+    "in_place": (gelu.in_place, 1),
+    "blocked": (partial(gelu.blocked, block_size=3), 1),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS_WITH_OUT)
+@pytest.mark.parametrize(("shape", "strides"), [((4, 4), (8, 8)), ((4, 4), (0, 8)), ((4, 4), (-8, 16))])
+def test_out_whose_elements_share_memory_is_refused_by_every_kernel(name, shape, strides):
+    kernel, operands = KERNELS_WITH_OUT[name]
+    memory = np.arange(64.0)
+    out = np.ndarray(shape, float, memory, offset=256, strides=strides)
+    before = memory.copy()
+    with pytest.raises(ValueError, match="memory of its own; got strides"):
+        kernel(*[np.ones(shape)] * operands, out=out)
+    with pytest.raises(ValueError, match="memory of its own; got strides"):
+        kernel(*[out] * operands, out=out)
+    np.testing.assert_array_equal(memory, before)
+
+
+REAL_DTYPES = [*np.typecodes["AllInteger"], *np.typecodes["Float"], "?"]
+
+
+@pytest.mark.parametrize("scalar", [2, 2.0])
+@pytest.mark.parametrize("first", REAL_DTYPES)
+@pytest.mark.parametrize("second", REAL_DTYPES)
+def test_triad_takes_every_pair_of_dtypes(first, second, scalar):
+    a, b = np.array([1, 0, 1], first), np.array([1, 1, 0], second)
+    got = triad(a, b, scalar)
+    assert got.dtype == np.result_type(a, b, scalar)
+    np.testing.assert_array_equal(got, [3, 2, 1])
+
+
+AS_LISTS = [
+    (elementwise.add, [[1.0, 2.0], [3.0, 4.0]]),
+    (elementwise.add, [[1, 2], 3]),
+    (elementwise.add, [1, 2.0]),
+    (elementwise.multiply, [np.float32(3), [1.0]]),
+    (elementwise.triad, [[1.0, 2.0], [3.0, 4.0], 2.0]),
+    (elementwise.triad, [1.0, [3.0, 4.0], 2.0]),
+    *((kernel, [x]) for kernel in KERNELS if kernel.__module__ == gelu.__name__ for x in (1.0, [1.0, 2.0])),
+    *((kernel, [[[1, 2]], [[3.0], [4.0]]]) for kernel in KERNELS if kernel.__module__ == matmul.__name__),
+]
+
+
+@pytest.mark.parametrize(("kernel", "given"), AS_LISTS)
+def test_costs_take_what_their_kernel_takes(kernel, given):
+    kernel(*given)
+    assert kernel.cost(*given).bytes_written > 0
+    arrays = [np.asarray(x) if isinstance(x, list) or kernel.__module__ == gelu.__name__ else x for x in given]
+    if kernel is elementwise.triad:
+        arrays[:2] = map(np.asarray, given[:2])
+    assert kernel.cost(*given) == kernel.cost(*arrays)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_costs_refuse_lists_that_their_kernel_refuses(kernel):
+    given = [["a"], ["b"], 2.0][: 3 if kernel is elementwise.triad else 1 if kernel.__module__ == gelu.__name__ else 2]
+    for call in (kernel, kernel.cost):
+        with pytest.raises(TypeError, match=r"must hold real numbers|must be float16"):
+            call(*given)
 
 
 @pytest.mark.parametrize(

@@ -93,11 +93,9 @@ def advise(
     return _advise(traced, machine, threads, (*arrays, *keywords.values()))
 
 
-def advise_trace(
-    traced: Trace, machine: Machine, *, threads: int = 1, arrays: Sequence[Any] | None = None
-) -> tuple[Advice, ...]:
-    """Give advice on a trace that is at hand; with the arrays it was made from, rules can look at their values."""
-    return _advise(traced, machine, threads, arrays)
+def advise_trace(traced: Trace, machine: Machine, *, threads: int = 1) -> tuple[Advice, ...]:
+    """Give advice on a trace that is at hand."""
+    return _advise(traced, machine, threads, None)
 
 
 def _advise(traced: Trace, machine: Machine, threads: int, arrays: Sequence[Any] | None) -> tuple[Advice, ...]:
@@ -106,7 +104,12 @@ def _advise(traced: Trace, machine: Machine, threads: int, arrays: Sequence[Any]
     best: dict[tuple[str, str], Advice] = {}
     for name, rule in RULES:
         for rewrite in rule(situation):
-            if arrays is not None and rewrite.check is not None and not rewrite.check(traced.result, tuple(arrays)):
+            if (
+                arrays is not None
+                and traced.has_result
+                and rewrite.check is not None
+                and not rewrite.check(traced.result, tuple(arrays))
+            ):
                 continue
             found = _priced(name, rewrite, situation, now)
             known = best.get((name, found.where))
@@ -119,7 +122,8 @@ def _advise(traced: Trace, machine: Machine, threads: int, arrays: Sequence[Any]
 def _opaque_last(traced: Trace) -> Trace:
     """Return the trace with unexplained time after its calls: it is no call that stands between two others."""
     found = replace(traced, ops=tuple(sorted(traced.ops, key=lambda op: op.kind == "opaque")))
-    found.__dict__.update({name: value for name, value in traced.__dict__.items() if name == "_result"})
+    if traced.has_result:
+        found.__dict__["_result"] = traced.result
     return found
 
 

@@ -218,7 +218,6 @@ def explain(
         machine = this_machine()
     machine.peak_flops_per_second(threads=threads)  # a machine that will not do is refused before anything runs
     allocator.settle()
-    given = (*arrays, *keywords.values())
     arguments = Arguments(parameter_names(fn, len(arrays)), arrays, keywords)
     try:
         with limited(threads):
@@ -241,7 +240,7 @@ def explain(
         arguments.restore()
     if elsewhere:
         remarks.append("Nothing was measured: the predictions are for another machine than this one.")
-    rewrites = advise_trace(found, machine, threads=threads, arrays=given) if advice else ()
+    rewrites = advise_trace(found, machine, threads=threads) if advice else ()
     return _joined(found, prediction, replayed, machine, remarks, rewrites)
 
 

@@ -143,7 +143,8 @@ def _with_hidden(traced: Trace, seconds: float) -> Trace:
     opaque = max((op for op in traced.ops if op.kind == "opaque"), key=lambda op: op.seconds)
     visible = tuple(op for op in traced.ops if op.kind != "opaque")
     found = replace(traced, ops=(*visible, replace(opaque, seconds=seconds)) if seconds > 0 else visible)
-    found.__dict__["_result"] = traced.result
+    if traced.has_result:
+        found.__dict__["_result"] = traced.result
     return found
 
 

@@ -162,9 +162,14 @@ class Trace(Record):
     shapes_only: bool = False
 
     @property
+    def has_result(self) -> bool:
+        """Whether the function's result is at hand: not in a trace that was loaded, or kept without it."""
+        return "_result" in self.__dict__
+
+    @property
     def result(self) -> Any:
         """What the function returned: plain arrays, bit for bit what it returns untraced."""
-        if "_result" not in self.__dict__:
+        if not self.has_result:
             raise AttributeError("this trace was loaded from a file, and a file does not hold the function's result")
         return self.__dict__["_result"]
 

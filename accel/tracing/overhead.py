@@ -21,6 +21,10 @@ SECONDS = 20e-6
 
 SLOWEST = 2.5
 """The most that a busy machine is taken to slow the tracer down; a first call of anything takes longer than that."""
+
+ITEM_NANOSECONDS = 20
+"""The least that an interpreter takes to read or write one element, tracer or not: however the tracer's own share was
+measured, that much is the loop's."""
 RELEASED_BYTES = 128 * 1024
 RELEASE_NANOSECONDS_PER_BYTE = 0.5
 """Giving a dead array of this size back to the system takes time between calls, at most about this much a byte. It is
@@ -40,7 +44,7 @@ def find_unexplained(recorder: Recorder, started: int, ended: int, code: Any) ->
     gaps = list(_gaps(recorder, started, ended))
     views = sum(event.views for event in events) + recorder.views
     hidden = slowness * (len(events) * call_ns + views * view_ns + recorder.items * item_ns)
-    seconds = (sum(gaps) - hidden) * 1e-9
+    seconds = max(sum(gaps) - hidden, recorder.items * ITEM_NANOSECONDS) * 1e-9
     if seconds < SECONDS or seconds < SHARE * (seconds + numpy_ns * 1e-9):
         return None
     return Unexplained(seconds, gaps.index(max(gaps)), code, recorder.items)

@@ -417,7 +417,7 @@ def test_columns_without_anything_are_left_out():
 
 
 def test_advice_is_printed_with_its_gain():
-    advice = Advice("power", "power(temporary 2, 3)", "write t2 * t2 * t2", 2.345, 1e-3, "the same to the last bit")
+    advice = Advice("power", "power(temporary 2, 3)", "write t2 * t2 * t2", 2.345, 1e-3, 0, "the same to the last bit")
     found = replace(explained(gelu, X), advice=(advice,))
     assert "try   write t2 * t2 * t2, in power(t2, 3): predicted 2.35x faster (the same to the last bit)" in str(found)
     assert "<li>write t2 * t2 * t2" in found._repr_html_()

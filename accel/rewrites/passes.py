@@ -16,6 +16,8 @@ from accel.tracing.operations import Buffer, Op, Operand
 
 __all__ = ["blocking", "fusing"]
 
+MOST_BLOCKS = 8192
+
 SLOW = frozenset({"divide", "sqrt", "reciprocal"})
 """Arithmetic that hardware takes many cycles for, compiled or not."""
 COMPILED = frozenset(
@@ -130,7 +132,8 @@ def blocking(situation: Situation) -> Iterator[Rewrite]:
     """Run two or more elementwise calls on one block, then on the next, where their arrays are larger than L2.
 
     Blocks are rows of the leading axis. Reductions belong to a chain where they run along other axes; one along the
-    leading axis, or over everything, ends it. Temporaries shrink to a block; results are written block by block.
+    leading axis, or over everything, ends it. Temporaries shrink to a block; results are written block by block. Each
+    block's calls are priced, so arrays of more than MOST_BLOCKS blocks (gigabytes) get no such advice.
     """
     if not situation.sees_all or not situation.machine.caches:
         return
@@ -140,7 +143,8 @@ def blocking(situation: Situation) -> Iterator[Rewrite]:
         plan = _Blocks(chain)
         rows = max(1, int(level2 / plan.row_bytes))
         rows = rows if rows < 64 else rows // 16 * 16
-        if rows < chain.length and plan.row_bytes * chain.length > 2 * level2:
+        follows = math.ceil(chain.length / rows) <= MOST_BLOCKS
+        if follows and rows < chain.length and plan.row_bytes * chain.length > 2 * level2:
             yield plan.rewrite(rows)
 
 

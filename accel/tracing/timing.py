@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from accel.tracing.recording import Event, Recorder, Traced
-from accel.tracing.traced import TracedArray, recording
+from accel.tracing.recording import Event, Traced
+from accel.tracing.traced import ArrayRecorder, TracedArray, recording
 
 __all__ = ["clock_seconds", "time_calls"]
 
@@ -21,7 +21,7 @@ def time_calls(function: Callable[..., Any], arrays: tuple[Any, ...], keywords: 
 
     Nothing is described or counted. The clock's own share is taken off each time.
     """
-    recorder = Recorder(TracedArray)
+    recorder = ArrayRecorder()
     given = [_wrapped(array) for array in arrays]
     options = {name: _wrapped(value) for name, value in keywords.items()}
     with recording(recorder):

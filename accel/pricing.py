@@ -18,6 +18,7 @@ __all__ = ["Price", "PriceList"]
 
 SCALAR = ":scalar"
 PYTHON_NUMBERS = frozenset({"int", "float", "bool"})
+RESERVES = frozenset({"empty"})
 GATHERS = frozenset({"take"})
 NEAREST = 0.05
 """Squared distance between shapes, in octaves, below which a measured product is as good as the shape itself."""
@@ -92,6 +93,8 @@ class PriceList:
             return self._declared(op)
         memory, level, spread = self._memory(op, distances)
         overhead, arithmetic, name = self._work(op)
+        if op.name in RESERVES:  # touches nothing yet
+            memory = arithmetic = 0.0
         if (wrapped := self._call_seconds(op)) is not None:
             overhead = wrapped * op.count
         return Price(

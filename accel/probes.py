@@ -97,9 +97,9 @@ def plan_for(machine: Machine, *, quick: bool) -> Plan:
     threads = tuple(dict.fromkeys((1, machine.usable_cpus)))
     pages = tuple(2**k for k in (11, 13, 16, 20, 22, 24, 26) if 2**k <= largest)
     if quick:
-        coarse = tuple(size for size in (2**14, 2**18, 2**20, 2**22, 2**23, 2**24, 2**25, 2**26) if size <= largest)
+        coarse = tuple(size for size in (2**14, 2**18, 2**22, 2**24, 2**26) if size <= largest)
         return Plan(
-            2.0, 3, 3e-3, coarse, coarse, coarse[::3], ("float32", "float64"), threads, ("1R1W", "2R1W", "reduce"),
+            1.0, 3, 2e-3, coarse, coarse, coarse[::2], ("float32", "float64"), threads, ("1R1W", "2R1W", "reduce"),
             ("add", "multiply", "divide", "sqrt", "exp", "tanh", "power"), ("exp",), SQUARE[1:8:2] + SKINNY[:3],
             pages[1:4], ("load", "copy"),
         )  # fmt: skip

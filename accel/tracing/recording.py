@@ -96,6 +96,18 @@ class _Death(weakref.ref[Any]):
     key: int
 
 
+def _owner(array: Any) -> Any:
+    """Return the array at the end of a chain of views: the one whose life is that of the memory."""
+    owner, base = array, array.base
+    while base is not None:
+        if type(base) is memoryview:
+            base = base.obj
+        if not isinstance(base, np.ndarray):
+            break
+        owner, base = base, base.base
+    return owner
+
+
 def _address_reader() -> Callable[[np.ndarray], int]:
     """Return the fastest way to an array's data address that gives the right answer on this interpreter.
 
@@ -169,29 +181,14 @@ class Recorder:
 
     def see(self, array: Any, created: bool = False) -> Seen:
         """Describe an array, numbering its memory at first sight."""
-        owner = array
-        base = array.base
-        while base is not None:
-            if type(base) is memoryview:
-                base = base.obj
-            if not isinstance(base, np.ndarray):
-                break
-            owner, base = base, base.base
+        owner = _owner(array)
         death = self.owners.get(id(owner))
         number = death.buffer if death is not None else self.adopt(owner, owner.nbytes, address_of(owner), created)
         return _new_seen(Seen, (number, address_of(array), array.shape, array.strides, array.dtype))
 
     def knows(self, array: np.ndarray) -> bool:
         """Tell whether the array's memory has been seen before: it is then a view, and no new allocation."""
-        owner = array
-        base = array.base
-        while base is not None:
-            if type(base) is memoryview:
-                base = base.obj
-            if not isinstance(base, np.ndarray):
-                break
-            owner, base = base, base.base
-        return id(owner) in self.owners
+        return id(_owner(array)) in self.owners
 
     def ufunc(self, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Run a ufunc (or one of its methods) on plain arrays and record it."""

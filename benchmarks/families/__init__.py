@@ -1,0 +1,1 @@
+"""The kernel families of the benchmark, a module each with `cases(quick)`."""

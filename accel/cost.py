@@ -8,7 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
 from accel.records import Record
+from accel.tensors import carrying_tensors, is_tensor, plain
 
 __all__ = ["Cost", "costs"]
 
@@ -104,13 +107,21 @@ observer: Observer | None = None
 """Set by the running trace."""
 
 
-def costs(cost: Callable[..., Cost], *, opaque: bool = False) -> Callable[[Function], Function]:
-    """Attach a closed-form cost to a kernel as `kernel.cost`, callable with the kernel's own arguments.
+_PLAIN = frozenset({np.ndarray, int, float, type(None)})
+"""Types of the usual arguments, which are no tensors."""
 
-    The cost function looks only at the shapes and dtypes of its arguments, so it also takes `accel.array_like(…)`.
-    Set `opaque` for a kernel that does its work where a trace cannot look, such as compiled code: within
-    `accel.trace` each call of it is then one operation with the declared cost. Without it a trace follows the NumPy
-    calls that the kernel makes, and the declared cost is not needed.
+
+def costs(cost: Callable[..., Cost], *, opaque: bool = False) -> Callable[[Function], Function]:
+    """Make a function a kernel: attach its closed-form cost as `kernel.cost`, and let it and its cost take tensors.
+
+    The cost is called with the kernel's own arguments. It looks only at their shapes and dtypes, so it also takes
+    `accel.array_like(…)`. Set `opaque` for a kernel that does its work where a trace cannot look, such as compiled
+    code: within `accel.trace` each call of it is then one operation with the declared cost. Without it a trace follows
+    the NumPy calls that the kernel makes, and the declared cost is not needed.
+
+    A tensor is any object that carries an ndarray in `.data` (see `accel.tensors`). Where one is among the arguments,
+    the kernel works on its array, and the result is a tensor of the same class: ``type(x)(array)``. `out` is returned
+    itself, be it a tensor or an array.
 
     >>> from accel.cost import Cost, costs
     >>> @costs(lambda x: Cost(flops=x.size, bytes_read=x.nbytes, bytes_written=x.nbytes, calls=1))
@@ -122,18 +133,26 @@ def costs(cost: Callable[..., Cost], *, opaque: bool = False) -> Callable[[Funct
     """
 
     def attach(function: Function) -> Function:
-        if not opaque:
-            function.cost = cost  # type: ignore[attr-defined]
-            return function
-
         @functools.wraps(function)
         def kernel(*arguments: Any, **keywords: Any) -> Any:
+            # Written out, because it stands before every call: plain arrays pay for a look at their types and no more.
+            for argument in arguments:
+                if type(argument) not in _PLAIN and is_tensor(argument):
+                    return carrying_tensors(kernel, arguments, keywords)
+            if keywords:
+                for argument in keywords.values():
+                    if type(argument) not in _PLAIN and is_tensor(argument):
+                        return carrying_tensors(kernel, arguments, keywords)
             watching = observer  # read once: the trace of another thread may end here
-            if watching is None:
-                return function(*arguments, **keywords)
-            return watching(kernel, function, arguments, keywords)
+            if opaque and watching is not None:
+                return watching(kernel, function, arguments, keywords)
+            return function(*arguments, **keywords)
 
-        kernel.cost = cost  # type: ignore[attr-defined]
+        @functools.wraps(cost)
+        def cost_of(*arguments: Any, **keywords: Any) -> Cost:
+            return cost(*map(plain, arguments), **{name: plain(value) for name, value in keywords.items()})
+
+        kernel.cost = cost_of  # type: ignore[attr-defined]
         return kernel  # type: ignore[return-value]
 
     return attach

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
-from accel import allocator
-from accel.records import Record
+from accel import allocator, compilation
+from accel.records import Record, encodable
 
 __all__ = [
     "Measurement",
@@ -36,6 +36,8 @@ INNER_LOOP_SECONDS = 1e-3
 """One sample lasts at least this long, so that the clock and the loop around the call do not show."""
 FEW_CALLS = 16
 """With fewer calls than this in a sample, the first one would show in it."""
+WARM_CALLS = 3
+"""Passes that a cache which learns from the past takes to hold an array again."""
 WARM_UP_SECONDS = 0.02
 """Warm-up is by time: long enough for caches, lazy imports and the clock frequency, whatever the call costs."""
 
@@ -65,6 +67,9 @@ class Measurement(Record):
     calls_per_sample: int
     span_seconds: float
     """Time from the first sample to the last: slow phases shorter than this cannot hide the best."""
+    compile_seconds: float = 0.0
+    """Time that Numba took to compile the function in its first calls, before the first sample; 0.0 where nothing was
+    compiled or its machine code came from the disk."""
 
     @property
     def best_seconds(self) -> float:
@@ -118,13 +123,15 @@ class Measurement(Record):
             self,
             samples_seconds=self.samples_seconds + other.samples_seconds,
             span_seconds=self.span_seconds + other.span_seconds,
+            compile_seconds=self.compile_seconds + other.compile_seconds,
         )
 
     def __repr__(self) -> str:
+        compiled = f", compiled before in {format_seconds(self.compile_seconds)}" if self.compile_seconds else ""
         return (
             f"Measurement({self.name}: best {format_seconds(self.best_seconds)}, "
             f"median {format_seconds(self.median_seconds)}, "
-            f"IQR {format_seconds(self.interquartile_range_seconds)}, {self.verdict})"
+            f"IQR {format_seconds(self.interquartile_range_seconds)}, {self.verdict}{compiled})"
         )
 
 
@@ -197,18 +204,16 @@ def _timed(call: Callable[[], Any], repeats: int) -> float:
     return (time.perf_counter_ns() - start) * 1e-9
 
 
-def _warm_up(call: Callable[[], Any], seconds: float) -> int:
+def _warm_up(call: Callable[[], Any], seconds: float, sample_seconds: float = INNER_LOOP_SECONDS) -> int:
     """Call for `seconds`, until warm; return how many calls fill one sample."""
     deadline = time.perf_counter() + seconds
     repeats = 1
     while True:
         took = _timed(call, repeats)
-        if took >= INNER_LOOP_SECONDS and time.perf_counter() >= deadline:
-            return max(1, math.ceil(repeats * INNER_LOOP_SECONDS / took))
-        if took < INNER_LOOP_SECONDS:
-            repeats = max(
-                repeats + 1, min(repeats * 10, math.ceil(1.2 * repeats * INNER_LOOP_SECONDS / max(took, 1e-9)))
-            )
+        if took >= sample_seconds and time.perf_counter() >= deadline:
+            return max(1, math.ceil(repeats * sample_seconds / took))
+        if took < sample_seconds:
+            repeats = max(repeats + 1, min(repeats * 10, math.ceil(1.2 * repeats * sample_seconds / max(took, 1e-9))))
 
 
 def positive_count(value: Any, name: str) -> int:
@@ -233,7 +238,7 @@ def named_functions(
 ) -> dict[str, Callable[..., Any]]:
     """Return the functions by name, or say for `caller`, such as ``"measure"``, what is wrong with them."""
     if callable(functions):
-        return {getattr(functions, "__name__", type(functions).__name__): functions}
+        return {encodable(getattr(functions, "__name__", type(functions).__name__)): functions}
     if not isinstance(functions, Mapping):
         raise TypeError(
             f"{caller}() takes a function or a dict of name -> function; got {type(functions).__name__}. "
@@ -248,7 +253,7 @@ def named_functions(
             raise TypeError(
                 f"{caller}() takes functions; {name!r} is {type(function).__name__}, which is not callable."
             )
-    return dict(functions)
+    return {encodable(name): function for name, function in functions.items()}
 
 
 @overload
@@ -274,8 +279,9 @@ def measure(
 
     Samples of the functions alternate, so that a slow phase of the machine falls on all of them, and go on for
     `seconds` for each function (at least 5 rounds, at most `samples` once the time is up). One sample repeats
-    the call for a millisecond or more. On glibc the allocator is settled first (`accel.allocator`), for the rest of
-    the process: without that, the same code runs up to 10 times slower or faster after other code has run.
+    the call for a millisecond or more. Calls before the first sample warm up; what Numba compiles in them is kept
+    apart, as `compile_seconds`. On glibc the allocator is settled first (`accel.allocator`), for the rest of the
+    process: without that, the same code runs up to 10 times slower or faster after other code has run.
 
     Parameters
     ----------
@@ -328,13 +334,16 @@ def measure_calls(
     samples: int = 100,
     least: int = 5,
     warm_up_seconds: float = WARM_UP_SECONDS,
+    sample_seconds: float = INNER_LOOP_SECONDS,
     repeats: Mapping[Key, int] | None = None,
     before: Mapping[Key, Callable[[], Any]] | None = None,
     after_round: Callable[[float], Any] | None = None,
 ) -> dict[Key, Measurement]:
     """Time argument-less calls against each other; `measure` without its checks, for calibration and sweeps.
 
-    `repeats` says how many calls fill a sample where an earlier run found that out; a single call then warms up.
+    A sample lasts `sample_seconds` at least: a short one has better chances to fall between two disturbances, and a
+    long one shows less of the clock. `repeats` says how many calls fill a sample where an earlier run found that out;
+    a single call then warms up.
     `before` is run, untimed, ahead of the samples of a function: where it is to precede every call, one call must fill
     a sample. `after_round` is told the seconds since the first sample.
     """
@@ -342,12 +351,17 @@ def measure_calls(
     for name in prepare:
         if repeats is None or repeats[name] != 1:
             raise ValueError(f"what comes before each call of {name!r} is left out within a sample of several calls.")
-    if repeats is None:
-        repeats = {name: _warm_up(call, warm_up_seconds) for name, call in calls.items()}
-    else:
-        for name, call in calls.items():
+    found, compiled = {}, {}
+    for name, call in calls.items():
+        before_warm_up = compilation.seconds()
+        if repeats is None:
+            found[name] = _warm_up(call, warm_up_seconds, sample_seconds)
+        else:
+            found[name] = repeats[name]
             prepare.get(name, _nothing)()
             call()
+        compiled[name] = compilation.seconds() - before_warm_up
+    repeats = found
     taken: dict[Key, list[float]] = {name: [] for name in calls}
     budget = seconds * len(calls)
     spread_over = min(budget, 1.2)
@@ -357,14 +371,15 @@ def measure_calls(
         while rounds < least or (elapsed < budget and (rounds < samples or elapsed < spread_over)):
             for name, call in calls.items():
                 if repeats[name] < FEW_CALLS:
-                    prepare.get(name, _nothing)()
-                    call()  # what ran before has emptied the caches
+                    for _ in range(min(repeats[name], WARM_CALLS)):  # what ran before has emptied the caches
+                        prepare.get(name, _nothing)()
+                        call()
                 prepare.get(name, _nothing)()
                 taken[name].append(_timed(call, repeats[name]) / repeats[name])
             rounds, elapsed = rounds + 1, time.perf_counter() - start
             if after_round is not None:
                 after_round(elapsed)
-    return {name: Measurement(str(name), tuple(taken[name]), repeats[name], elapsed) for name in calls}
+    return {name: Measurement(str(name), tuple(taken[name]), repeats[name], elapsed, compiled[name]) for name in calls}
 
 
 def measure_memory(function: Callable[..., Any], *args: Any, method: str = "allocations") -> Memory:
@@ -395,7 +410,7 @@ def measure_memory(function: Callable[..., Any], *args: Any, method: str = "allo
     >>> 8_000_000 <= memory.peak_bytes < 8_100_000
     True
     """
-    name = getattr(function, "__name__", type(function).__name__)
+    name = encodable(getattr(function, "__name__", type(function).__name__))
     if method == "allocations":
         return Memory(
             name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-__all__ = ["Record", "RecordError"]
+__all__ = ["Record", "RecordError", "encodable"]
 
 
 class RecordError(ValueError):
@@ -54,3 +54,12 @@ class Record:
             return msgspec.json.decode(text, type=cls)
         except msgspec.DecodeError as error:
             raise RecordError(f"this is not a saved {cls.__name__}: {error}") from error
+
+
+def encodable(name: str) -> str:
+    r"""Return a name that can be printed and saved: a lone surrogate, which no encoding knows, is replaced.
+
+    >>> encodable("f\ud800")
+    'f\ufffd'
+    """
+    return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

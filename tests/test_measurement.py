@@ -260,3 +260,74 @@ def test_a_best_of_no_time_at_all_is_not_steady():
     instant = Measurement("instant", (0.0,) * 9, 1, 1.0)
     assert not instant.is_steady
     assert "noisy" in repr(instant)
+
+
+def compiled_now():
+    """Return a function that Numba compiles at its first call."""
+    import numba
+
+    return numba.njit(lambda x: x * 2 + 1)
+
+
+def test_what_is_compiled_in_the_first_call_is_told_apart():
+    pytest.importorskip("numba")
+    function = compiled_now()
+    before = time.perf_counter()
+    both = accel.measure({"compiled": function, "plain": lambda x: x * 2 + 1}, 3.0, seconds=0.02)
+    assert 0 < both["compiled"].compile_seconds < time.perf_counter() - before
+    assert max(both["compiled"].samples_seconds) < both["compiled"].compile_seconds
+    assert both["plain"].compile_seconds == 0.0
+    assert ", compiled before in " in repr(both["compiled"])
+    assert "compiled" not in repr(both["plain"])
+    assert accel.measure(function, 3.0, seconds=0.02).compile_seconds == 0.0
+
+
+def test_what_is_compiled_is_seen_where_the_repeats_are_known():
+    pytest.importorskip("numba")
+    function = compiled_now()
+    taken = measure_calls({"f": lambda: function(3.0)}, seconds=0.01, repeats={"f": 1})
+    assert taken["f"].compile_seconds > 0
+    assert taken["f"].joined(taken["f"]).compile_seconds == 2 * taken["f"].compile_seconds
+
+
+def test_a_kernel_that_imports_the_compiler_itself_is_seen():
+    pytest.importorskip("numba")
+    program = (
+        "import sys, accel\n"
+        "def first(cache=[]):\n"
+        "    if not cache:\n"
+        "        assert 'numba' not in sys.modules\n"
+        "        from accel.kernels.compiled import inlined\n"
+        "        cache.append(inlined(lambda x: x + 1))\n"
+        "    return cache[0](1)\n"
+        "print(accel.measure(first, seconds=0.01).compile_seconds > 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "True", done.stderr
+
+
+def test_measuring_does_not_import_the_compiler():
+    program = (
+        "import sys, accel; m = accel.measure(abs, 1, seconds=0.01); print(m.compile_seconds, 'numba' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0.0 False"
+
+
+def test_a_measurement_saved_before_compile_times_were_kept_can_be_read():
+    m = Measurement("f", (1.0, 2.0), 1, 1.0)
+    saved = m.to_dict()
+    assert saved.pop("compile_seconds") == 0.0
+    assert Measurement.from_dict(saved) == m
+    assert Measurement.from_dict(m.to_dict() | {"compile_seconds": 1.5}).compile_seconds == 1.5
+
+
+def test_explain_says_what_was_compiled_and_does_not_count_it():
+    pytest.importorskip("numba")
+    function = compiled_now()
+    x = np.ones(1000)
+    first, second = (accel.explain(lambda x: function(float(x[0])) + x, x, seconds=0.05) for _ in range(2))
+    notes = [note for note in first.notes if note.startswith("Numba compiled for ")]
+    assert len(notes) == 1
+    assert first.measured_seconds < 0.01
+    assert not [note for note in second.notes if "compiled" in note]

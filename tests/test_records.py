@@ -1,12 +1,15 @@
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import accel
 from accel import Cost
+from accel.figure import text_width, wrap
 from accel.measurement import Measurement
-from accel.records import RecordError
+from accel.records import RecordError, encodable
 
 COUNTS = st.integers(0, 2**62)
 
@@ -55,3 +58,26 @@ def test_text_that_is_no_record_is_refused(text):
 
 def test_json_is_plain():
     assert json.loads(Cost(flops=3).to_json())["flops"] == 3
+
+
+@pytest.mark.parametrize("name", ["f\ud800", "\udc80", "\udfff\ud800"])
+def test_names_with_lone_surrogates_are_drawn_and_saved(name):
+    """Such a name is legal in Python (a file's name may hold it), and no encoding knows it."""
+
+    def function(x):
+        return x + 1
+
+    function.__name__ = name
+    x = np.ones(20)
+    found = accel.measure({name: function}, x, seconds=0.01)
+    assert [measured.from_json(measured.to_json()) for measured in found.values()] == list(found.values())
+    single = accel.measure(function, x, seconds=0.01)
+    assert single.from_json(single.to_json()).name == encodable(name)
+    traced = accel.trace(function, x)
+    assert traced.from_json(traced.to_json()).signature == f"{encodable(name)}(x: float64[20])"
+
+
+@pytest.mark.parametrize("size", [8.0, 12.0])
+def test_text_with_lone_surrogates_can_be_measured_and_broken(size):
+    assert text_width("a\ud800b", size) == text_width("a\ufffdb", size)
+    assert wrap("a\ud800 b", size) == "a\ufffd b"

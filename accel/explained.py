@@ -196,7 +196,7 @@ def notes_on(traced: Trace, calls: Sequence[ExplainedCall], slowdown: float) -> 
     if any(call.counted == "upper bound" for call in calls):
         yield "Counts with ≤ take every element, though where= left some out."
     if slowdown > FAST_PHASE:
-        yield f"The machine ran {slowdown:.1f} times slower than when it was calibrated."
+        yield f"The machine ran {slowdown:.1f} times slower than when it was calibrated, and is predicted to."
 
 
 def _rows(count: int) -> str:

@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from accel import allocator
+from accel import allocator, compilation
 from accel.advice import Advice, advise_trace
 from accel.cost import Cost
 from accel.explained import ExplainedCall, Times, notes_on, rows
 from accel.machine import Machine
-from accel.measurement import Measurement
+from accel.measurement import Measurement, format_seconds
 from accel.measurement import threads as limited
 from accel.prediction import Prediction, predict_trace, with_opaque_timed
 from accel.records import Record
 from accel.replay import Arguments, Replay, replay
+from accel.speed import at_speed
 from accel.tracing import parameter_names, trace
 from accel.tracing.operations import Trace
 
@@ -208,7 +209,7 @@ def explain(
            total                             24.0M    8.00M  288 MB          57.9 ms   52.1 ms  error +11%
         predicted: between 31 ms and 114 ms · textbook roofline: 1.6 ms
         temporaries and results: 3 arrays alive at peak, 48 MB · fresh pages: none
-        note: The machine ran 1.2 times slower than when it was calibrated.
+        note: The machine ran 1.2 times slower than when it was calibrated, and is predicted to.
     """
     _check(fn, threads, seconds)
     elsewhere = machine is not None and _is_another(machine)
@@ -219,6 +220,7 @@ def explain(
     machine.peak_flops_per_second(threads=threads)  # a machine that will not do is refused before anything runs
     allocator.settle()
     arguments = Arguments(parameter_names(fn, len(arrays)), arrays, keywords)
+    compiled_before = compilation.seconds()
     try:
         with limited(threads):
             found, remarks = _traced(fn, arguments)
@@ -236,8 +238,11 @@ def explain(
                     run_seconds=found.seconds,
                     after_round=after_round,
                 )
+            prediction = predict_trace(found, at_speed(machine, replayed.speed), threads=threads)
     finally:
         arguments.restore()
+    if compiled := compilation.seconds() - compiled_before:
+        remarks.append(f"Numba compiled for {format_seconds(compiled)} in the first call, which no time here includes.")
     if elsewhere:
         remarks.append("Nothing was measured: the predictions are for another machine than this one.")
     rewrites = advise_trace(found, machine, threads=threads) if advice else ()
@@ -326,7 +331,7 @@ def _joined(
     times = Times.of(traced, replayed)
     calls = tuple(rows(traced, prediction, times))
     peaks = machine.roofs.peaks
-    slowdown = 1.0 if replayed is None else replayed.slowdown
+    slowdown = 1.0 if replayed is None else replayed.speed.core
     return Explanation(
         function=traced.function,
         signature=traced.signature,

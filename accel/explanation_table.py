@@ -47,7 +47,9 @@ def text(explanation: Explanation) -> str:
 
 def page(explanation: Explanation) -> str:
     """Return the explanation as HTML: the table with a caption, and below it what the text says there."""
-    table = _table(_Layout(explanation, _shown(explanation)), f"explain {explanation.signature}", call_width=None)
+    table = _table(
+        _Layout(explanation, _shown(explanation), short_names=True), f"explain {explanation.signature}", call_width=None
+    )
     unbroken = (replace(c, cells=tuple(cell.replace(" ", NO_BREAK) for cell in c.cells)) for c in table.columns)
     table = replace(table, columns=tuple(unbroken))
     lines = (_conditions(explanation), *_remarks(explanation))
@@ -183,6 +185,11 @@ def _result(call: ExplainedCall) -> str:
     return f"{dtype}[{elements / size:.1f}{prefix}]" if prefix else f"{dtype}[{elements}]"
 
 
+def _loop(call: ExplainedCall) -> str:
+    """Write the dtype that a call computes in, where an operand or the result has another."""
+    return short_dtype(call.loop_dtype) if call.casts else ""
+
+
 # -------------------------------------------------------------------------------------------------------- the columns
 
 
@@ -249,6 +256,8 @@ def _numbers(layout: _Layout) -> list[Column]:
     """Return all columns but the first; counts that no call has are left out."""
     explanation, calls = layout.explanation, [call for _, call in layout.shown]
     columns = [Column("result", (*map(_result, calls), ""), is_text=True)]
+    if any(call.casts for call in calls):
+        columns.append(Column("loop", (*map(_loop, calls), ""), is_text=True))
     for head, field in (("FLOPs", "flops"), ("special", "special")):
         if getattr(explanation.cost, field):
             columns.append(_counts(head, field, calls, explanation.cost, layout))

@@ -153,6 +153,11 @@ def settle(figure: Figure, *, title: str, note: str, key: Sequence[tuple[Any, st
 
     `key` holds (artist, text): what each kind of mark stands for.
     """
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_text(writable(text.get_text()))
+    key = [(artist, writable(name)) for artist, name in key]
     body = figure.get_figheight() * 72
     title_text, note_text = wrap(title, TITLE, bold=True), wrap(note, SMALL)
     above = (title_text.count("\n") + 1) * TITLE * 1.25 + 3
@@ -200,13 +205,13 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
     from matplotlib.textpath import text_to_path
 
     font = FontProperties(family=["DejaVu Sans"], size=size, weight="bold" if bold else "normal")
-    return text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
+    return text_to_path.get_text_width_height_descent(writable(text), font, ismath=False)[0]
 
 
 def wrap(text: str, size: float, *, bold: bool = False, width: float = WIDTH) -> str:
     """Break text into lines no wider than `width` points, at spaces."""
     lines: list[str] = []
-    for word in text.split():
+    for word in writable(text).split():
         longer = f"{lines[-1]} {word}" if lines else word
         if lines and text_width(longer, size, bold=bold) <= width:
             lines[-1] = longer

@@ -1,8 +1,11 @@
+import math
+
 import numpy as np
 import pytest
 from machines import DETAILED, LAPTOP
 
 import accel
+from accel import elision
 from accel.advice import LEAST_GAIN, Advice, advise_trace, rewritten
 from accel.cost import Cost
 from accel.rewrites import RULES, Situation
@@ -458,3 +461,57 @@ class TestAdvise:
     def test_an_uncalibrated_machine_is_refused(self):
         with pytest.raises(ValueError, match="not measured"):
             accel.advise(np.add, LARGE, LARGE, machine=LAPTOP)
+
+
+def everything(x):
+    """Calls that each of the rules would look at."""
+    rows = [row * 2 + row for row in x[:6]]
+    return (x * x + x) * x, x[::2] + x[::2], np.einsum("ij,kj->ik", x, x), x @ x.T, x**3, rows
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "i8", "f2", "f4", ">f4", "f8", "g", "F", "D"])
+def test_advice_for_any_dtype(dtype):
+    """Not every dtype has a peak of its own: what no peak is known for is not fused."""
+    found = advise_trace(accel.trace(everything, np.ones((40, 30), dtype)), DETAILED)
+    assert all(math.isfinite(advice.predicted_gain) and advice.predicted_gain >= LEAST_GAIN for advice in found)
+    if np.dtype(dtype).str[1:] not in ("f4", "f8"):
+        assert "fusing" not in {advice.rule for advice in found}
+
+
+def rational(x):
+    return (x * x + x) * x - x
+
+
+@pytest.mark.skipif(not elision.references(), reason="NumPy elides nothing here")
+@pytest.mark.parametrize("function", [polynomial, rational], ids=["numbers", "arrays"])
+@pytest.mark.parametrize("size", [10_000, 40_000, 400_000])
+def test_float32_elides_what_numpy_elides(function, size):
+    """Half the memory may be too little for NumPy to take it, and a Python number never fits a float32 temporary."""
+    wide, narrow = (accel.array_like(size, dtype) for dtype in ("float64", "float32"))
+    [rewrite] = rewrites("float32", function, wide)
+    same_as(function, rewrite, narrow)
+    by_hand = accel.trace(function, narrow).ops
+
+    def memory(ops):
+        return [(op.fresh_bytes, op.reused_bytes, op.in_place, op.elided) for op in calls(ops)]
+
+    assert memory(rewrite.ops) == memory(by_hand)
+    places = [[array.buffer for op in calls(ops) for array in (*op.operands, *op.results)]
+              for ops in (rewrite.ops, by_hand)]  # fmt: skip
+    assert (
+        len(set(zip(*places, strict=True))) == len(set(places[0])) == len(set(places[1]))
+    )  # alike but for the numbers
+
+
+def test_what_out_names_is_no_elision():
+    def function(x):
+        t = x * 2.0
+        t += 1.0
+        return np.multiply(t, x, out=t)
+
+    x = np.ones(400_000)
+    assert [(op.in_place, op.elided) for op in calls(accel.trace(function, x).ops)] == [
+        (False, False), (True, False), (True, False)
+    ]  # fmt: skip
+    [rewrite] = rewrites("float32", function, WIDE)
+    same_as(function, rewrite, LARGE)

@@ -84,6 +84,37 @@ def test_promotion_shows_in_the_row_and_in_a_note():
     assert "f64[2.0k]" in str(found)
 
 
+@pytest.mark.parametrize(
+    ("function", "dtype", "loop"),
+    [
+        (lambda x: np.add(x, np.float64(1)), np.float32, "f64"),
+        (lambda x: np.add(x, 1.0, dtype=np.float64).astype(np.float32), np.float32, "f64"),
+        (lambda x: np.multiply(x, x, out=np.empty(x.shape, np.float64)), np.float32, "f32"),
+        (lambda x: x.sum(axis=0), np.int32, "i64"),
+        (lambda x: x / 2, np.int16, "f64"),
+        (lambda x: x + np.complex64(1j), np.float32, "c64"),
+        (lambda x: x + np.ones(x.shape, ">f4"), np.float32, "f32"),
+    ],
+    ids=["scalar", "dtype argument", "out", "sum", "integers", "complex", "byte order"],
+)
+def test_a_row_says_what_it_computes_in_where_that_differs_from_its_arrays(function, dtype, loop):
+    found = explained(function, np.ones((40, 50), dtype))
+    table = str(found).splitlines()
+    head = next(line for line in table if "call" in line and "result" in line)
+    place = head.index("  loop") + 2
+    (row,) = (line for line in table if line[place:].startswith(loop + " "))
+    assert any(call.casts and call.name in row for call in found.calls)
+    assert ">loop</th>" in found._repr_html_()
+    assert f">{loop}</td>" in found._repr_html_()
+    assert_reads_well(found)
+
+
+def test_no_column_of_loops_without_a_cast():
+    found = explained(gelu, X)
+    assert "  loop" not in str(found)
+    assert ">loop</th>" not in found._repr_html_()
+
+
 def test_what_cannot_be_seen_is_opaque_and_its_flops_are_unknown():
     def scalar_loop(x):
         total = 0.0

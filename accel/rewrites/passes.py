@@ -265,13 +265,16 @@ _EMPTY = Op(
 def fusing(situation: Situation) -> Iterator[Rewrite]:
     """Turn two or more calls of plain arithmetic on dense arrays of one dtype into one compiled pass, with Numba.
 
-    The pass reads each input once and writes each result once. Applies where the machine has Numba, and to arithmetic
-    only: without a vector math library, which Numba's wheels do not bring, compiled `exp` or `tanh` is a scalar call
-    and slower than NumPy's, so those calls stay NumPy's and the passes lie around them.
+    The pass reads each input once and writes each result once. Applies where the machine has Numba, to dtypes whose
+    arithmetic the machine was calibrated for, and to arithmetic only: without a vector math library, which Numba's
+    wheels do not bring, compiled `exp` or `tanh` is a scalar call and slower than NumPy's, so those calls stay NumPy's
+    and the passes lie around them.
     """
     if situation.machine.numba_version is None or not situation.sees_all:
         return
-    found = list(chains(situation, reductions=False, allowed=COMPILED))
+    measured = {peak.dtype for peak in situation.machine.roofs.peaks}
+    whole = chains(situation, reductions=False, allowed=COMPILED)
+    found = [chain for chain in whole if measured.issuperset(op.dtype for op in chain.ops)]
     if not found:
         return
     ops: list[Op] = []

@@ -160,8 +160,8 @@ def float32_for_float64(situation: Situation) -> Iterator[Rewrite]:
     """Use float32 where all is float64, arguments included. It changes the precision, and the note says so.
 
     Does not apply where the function itself mixes the two, or converts: then float64 is there for a reason. Nor to
-    operations that are timed and not counted. Calls that write over a temporary are taken to do so still, although
-    NumPy does not elide a float32 temporary in an operation with a Python number.
+    operations that are timed and not counted. An operator that wrote over a dying temporary makes a new array where
+    NumPy elides no float32 temporary: with a Python number, and where half the memory is too little.
     """
     ops = situation.trace.ops
     dtypes = {array.dtype for op in ops for array in (*op.operands, *op.results)} | {op.dtype for op in ops}
@@ -171,16 +171,60 @@ def float32_for_float64(situation: Situation) -> Iterator[Rewrite]:
         return
     arguments = sorted({o.label for op in wide for o in op.operands if not situation.trace.buffers[o.buffer].created})
     floats = {a.buffer for op in ops for a in (*op.operands, *op.results) if a.dtype == WIDE}
+    buffers = {
+        number: replace(buffer, nbytes=buffer.nbytes // 2) if number in floats else buffer
+        for number, buffer in situation.trace.buffers.items()
+    }
+    elisions = _Elisions(buffers, situation.new_buffers())
     yield Rewrite(
         where=places(wide),
         change=f"float32 instead of float64{' for ' + ', '.join(arguments) if arguments else ''}",
         note="changes the precision: about 7 significant digits instead of 16; not for ill-conditioned problems",
-        ops=tuple(_narrow(op) for op in ops),
-        buffers={
-            number: replace(buffer, nbytes=buffer.nbytes // 2) if number in floats else buffer
-            for number, buffer in situation.trace.buffers.items()
-        },
+        ops=tuple(elisions.kept(_narrow(op)) for op in ops),
+        buffers=buffers,
     )
+
+
+@dataclass
+class _Elisions:
+    """Takes back the elisions that NumPy would not make, and moves what comes after to the memory made instead."""
+
+    buffers: dict[int, Buffer]
+    numbers: Iterator[int]
+    moved: dict[Value, int] = field(default_factory=dict)
+    spare: list[int] = field(default_factory=list)
+    """Buffers whose arrays died in a call that no longer writes over them."""
+
+    def kept(self, op: Op) -> Op:
+        """Return a float32 call with its result where NumPy would put it."""
+        if op.fresh_bytes:
+            for result in op.results:
+                self.moved.pop(value_of(result), None)
+        operands = tuple(self._at(operand) for operand in op.operands)
+        if not op.elided or self._fits(op):
+            results = tuple(self._at(result) for result in op.results)
+            unmoved = operands == op.operands and results == op.results
+            return op if unmoved else replace(op, operands=operands, results=results)
+        [result] = op.results
+        before, reused = self._at(result).buffer, bool(self.spare)
+        number = self.spare.pop() if reused else next(self.numbers)
+        self.buffers.setdefault(number, Buffer(result.label, result.nbytes, created=True))
+        self.moved[value_of(result)] = number
+        self.spare.append(before)
+        return recounted(
+            replace(
+                op, operands=operands, results=(self._at(result),), in_place=False, elided=False,
+                fresh_bytes=result.nbytes, reused_bytes=result.nbytes if reused else 0,
+            )
+        )  # fmt: skip
+
+    def _fits(self, op: Op) -> bool:
+        numbers = [scalar for scalar in op.scalars if scalar.dtype in ("int", "float", "complex")]
+        return not numbers and op.results[0].nbytes >= elision.ELISION_BYTES
+
+    def _at(self, array: Operand) -> Operand:
+        number = self.moved.get(value_of(array))
+        return array if number is None else replace(array, buffer=number)
 
 
 def _narrow(op: Op) -> Op:

@@ -146,7 +146,8 @@ def threads_for_products(situation: Situation) -> Iterator[Rewrite]:
     machine = situation.machine
     count = machine.usable_cpus
     products = [op for op in situation.trace.ops if op.product is not None and op.dtype in BLAS_DTYPES]
-    measured = {(rate.dtype, rate.threads) for rate in machine.roofs.matmuls}
+    rates, peaks = machine.roofs.matmuls, machine.roofs.peaks
+    measured = {(rate.dtype, rate.threads) for rate in rates} & {(peak.dtype, peak.threads) for peak in peaks}
     if count <= situation.threads or not products or not all((op.dtype, count) in measured for op in products):
         return
     yield Rewrite(

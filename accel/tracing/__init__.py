@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
-from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable
 from time import perf_counter_ns as clock
 from typing import Any
 
 import numpy as np
 
-from accel.cost import Cost
+from accel.records import encodable
 from accel.tracing.assembly import Assembly
-from accel.tracing.handover import carry_back, unwrapped
-from accel.tracing.operations import Buffer, Op, Operand, Scalar, Trace
+from accel.tracing.handover import carry_back, held_in, unwrapped
+from accel.tracing.operations import Buffer, Op, Operand, Scalar, Trace, total_cost
 from accel.tracing.overhead import find_unexplained, hidden_nanoseconds
 from accel.tracing.recording import Recorder, Traced
 from accel.tracing.shapes import ShapeArray, ShapeRecorder, array_like, shape_recording
@@ -80,13 +79,13 @@ def trace(fn: Callable[..., Any], *arrays: Any, **keywords: Any) -> Trace:
     if not callable(fn):
         raise TypeError(f"trace(fn, *arrays) runs a function, so fn must be callable; got {type(fn).__name__}.")
     names = parameter_names(fn, len(arrays))
-    described = (*zip(names, arrays, strict=True), *keywords.items())
+    described = (*zip(names, arrays, strict=True), *((encodable(name), value) for name, value in keywords.items()))
     shapes_only = _uses_shapes(described)
     recorder = ShapeRecorder(ShapeArray) if shapes_only else ArrayRecorder()
     scope = shape_recording(recorder) if isinstance(recorder, ShapeRecorder) else recording(recorder)
     views: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     given = [_wrapped(a, name, recorder, views) for name, a in zip(names, arrays, strict=True)]
-    options = {k: _wrapped(v, k, recorder, views) for k, v in keywords.items()}
+    options = {k: _wrapped(v, encodable(k), recorder, views) for k, v in keywords.items()}
     hidden_nanoseconds()
     recorder.log.clear()
     try:
@@ -97,16 +96,19 @@ def trace(fn: Callable[..., Any], *arrays: Any, **keywords: Any) -> Trace:
     finally:
         carry_back(views.values())
         unwrapped([fn, arrays, keywords])
-    _refuse_unfinished(fn, result)
-    unexplained = None if shapes_only else find_unexplained(recorder, started, ended, getattr(fn, "__code__", None))
-    returned = {recorder.see(array).buffer for array in _arrays_in(result)}
+    held = tuple(held_in(result))
+    _refuse_unfinished(fn, result, held)
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    unexplained = None if shapes_only else find_unexplained(recorder, started, ended, code)
+    returned = {recorder.see(item).buffer for item in held if isinstance(item, (np.ndarray, ShapeArray))}
+    del held
     assembly = Assembly(recorder, returned, unexplained)
     found = Trace(
         function=_name(fn),
         signature=_signature(fn, described),
         ops=assembly.ops,
         buffers=assembly.buffers,
-        cost=_total(assembly.ops),
+        cost=total_cost(assembly.ops),
         peak_temporary_bytes=assembly.peak_bytes,
         peak_temporaries=assembly.peak_arrays,
         seconds=0.0 if shapes_only else (ended - started) * 1e-9,
@@ -114,11 +116,6 @@ def trace(fn: Callable[..., Any], *arrays: Any, **keywords: Any) -> Trace:
     )
     found.__dict__["_result"] = unwrapped(result)
     return found
-
-
-def _total(ops: tuple[Op, ...]) -> Cost:
-    """Sum the costs field by field: a long trace would make hundreds of thousands of sums that nobody sees."""
-    return Cost(**{field.name: sum(getattr(op.cost, field.name) for op in ops) for field in fields(Cost)})
 
 
 def _uses_shapes(arguments: tuple[tuple[str, Any], ...]) -> bool:
@@ -132,15 +129,23 @@ def _uses_shapes(arguments: tuple[tuple[str, Any], ...]) -> bool:
     return bool(shaped)
 
 
-def _refuse_unfinished(fn: Callable[..., Any], result: Any) -> None:
-    if not isinstance(result, _UNFINISHED) and type(result).__module__ != "itertools":
+def _refuse_unfinished(fn: Callable[..., Any], result: Any, held: Iterable[Any]) -> None:
+    """Refuse a result that is, or holds, something that computes when it is asked for its values."""
+    unfinished = [item for item in held if isinstance(item, _UNFINISHED) or type(item).__module__ == "itertools"]
+    if not unfinished:
         return
-    kind = _UNFINISHED_NAMES.get(type(result), f"{type(result).__name__} iterator")
-    if isinstance(result, (types.GeneratorType, types.CoroutineType)):
-        result.close()
+    for item in unfinished:
+        if isinstance(item, (types.GeneratorType, types.CoroutineType)):
+            item.close()
+    first, name = unfinished[0], _name(fn)
+    kind = _UNFINISHED_NAMES.get(type(first), f"{type(first).__name__} iterator")
+    article = "an" if kind[0] in "aeiou" else "a"
+    inside = "" if first is result else f"a {type(result).__name__} that holds "
+    uses = _FIXES.get(type(first), "list") if first is result else None
+    fix = f"such as lambda *a: {uses}({name}(*a))" if uses else "or make a list of it before it is returned"
     raise TypeError(
-        f"trace() records what a function does while it runs; {_name(fn)} returned a {kind}, which has done "
-        f"nothing yet. Pass a function that uses it up, such as lambda *a: list({_name(fn)}(*a))."
+        f"trace() records what a function does while it runs; {name} returned {inside}{article} {kind}, which has done "
+        f"nothing yet. Pass a function that uses it up, {fix}."
     )
 
 
@@ -150,6 +155,8 @@ _UNFINISHED_NAMES: dict[type[Any], str] = {
     types.AsyncGeneratorType: "asynchronous generator",
 }
 _UNFINISHED: tuple[Any, ...] = (*_UNFINISHED_NAMES, map, zip, filter, enumerate)
+_FIXES: dict[type[Any], str] = {types.CoroutineType: "asyncio.run", types.AsyncGeneratorType: ""}
+"""What uses up what `list` does not."""
 
 
 def _wrapped(value: Any, name: str, recorder: Recorder, views: dict[int, tuple[np.ndarray, np.ndarray]]) -> Any:
@@ -160,13 +167,16 @@ def _wrapped(value: Any, name: str, recorder: Recorder, views: dict[int, tuple[n
     if type(value) is tuple:
         return tuple(_wrapped(item, f"{name}[{i}]", recorder, views) for i, item in enumerate(value))
     if isinstance(value, ShapeArray):
-        recorder.labels.setdefault(recorder.see(value).buffer, name)
+        recorder.name(recorder.see(value), name)
         return value
     if not isinstance(value, np.ndarray):
         return value
     _check(value, name)
-    recorder.labels.setdefault(recorder.see(value).buffer, name)
-    return views.setdefault(id(value), (value, value.view(TracedArray)))[1]
+    if id(value) not in views:
+        real = isinstance(recorder, ArrayRecorder)
+        views[id(value)] = value, recorder.wrap(value)[0] if real else value.view(TracedArray)
+        recorder.name(recorder.see(value), name)
+    return views[id(value)][1]
 
 
 def _check(array: np.ndarray, name: str) -> None:
@@ -183,23 +193,11 @@ def _check(array: np.ndarray, name: str) -> None:
         )
 
 
-def _arrays_in(value: Any) -> Iterator[Any]:
-    if isinstance(value, (np.ndarray, ShapeArray)):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _arrays_in(item)
-    elif isinstance(value, (tuple, list, deque)):
-        for item in value:
-            yield from _arrays_in(item)
-    elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            yield from _arrays_in(getattr(value, field.name, None))
-
-
 def _name(fn: Callable[..., Any]) -> str:
+    while isinstance(fn, functools.partial):
+        fn = fn.func
     name = getattr(fn, "__name__", None) or type(fn).__name__
-    return "function" if name == "<lambda>" else name
+    return "function" if name == "<lambda>" else encodable(str(name))
 
 
 def parameter_names(fn: Callable[..., Any], given: int) -> list[str]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import gc
+import math
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
+from itertools import pairwise
 from types import CodeType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from accel.cost import Cost
+from accel.records import encodable
 from accel.tracing.counting import Work
 from accel.tracing.description import Description, dtype_name
-from accel.tracing.layout import addressed_elements, is_contiguous
+from accel.tracing.layout import addressed_elements, extent, is_contiguous
 from accel.tracing.operations import Buffer, Op, Operand
-from accel.tracing.recording import Event, Recorder, Seen
+from accel.tracing.recording import ELIDED, Event, Recorder, Seen
 
 __all__ = ["Assembly", "Unexplained"]
 
@@ -34,6 +39,15 @@ class Unexplained:
         """Elements that the interpreter read or wrote one at a time."""
 
 
+class _Pattern(NamedTuple):
+    """What all calls have in common that differ only in where their arrays lie."""
+
+    op: Op
+    reads: tuple[tuple[Operand, int], ...]
+    """The operands, each with its place among the arrays that the call saw."""
+    writes: tuple[tuple[Operand, int], ...]
+
+
 class Assembly:
     """Replays a recorder's log: follows allocations, and turns each event into an `Op`.
 
@@ -48,15 +62,18 @@ class Assembly:
         self._slots: dict[int, int] = {}
         self._spare: dict[int, list[int]] = {}
         self._labels: dict[int, str] = dict(recorder.labels)
+        self._parts = {buffer: parts for buffer, given in recorder.arguments.items() if (parts := _apart(given))}
         self._live_bytes = self._live_arrays = self._temporaries = self._foreign = 0
         self._fresh = self._reused = 0
-        self._patterns: dict[Any, tuple[Op, tuple[int, ...], tuple[int, ...]]] = {}
+        self._patterns: dict[Any, _Pattern] = {}
+        self._layouts: dict[Any, Operand] = {}
         self._operands: dict[tuple[int, int, int], Operand] = {}
         self.buffers: dict[int, Buffer] = {}
         self.peak_bytes = self.peak_arrays = 0
         for number in recorder.labels:
             self._slot(number)
-        self.ops = tuple(self._replay())
+        with _no_collection():
+            self.ops = tuple(self._replay())
 
     def _replay(self) -> Iterator[Op]:
         index = events = 0
@@ -114,6 +131,7 @@ class Assembly:
         return self._slots[number]
 
     def _operand(self, seen: Seen, elements: int | None = None) -> Operand:
+        """Describe an array, of which a call touches so many elements; by default all."""
         itemsize = seen.dtype.itemsize
         if elements is None:
             elements = addressed_elements(seen.shape, seen.strides)
@@ -130,42 +148,46 @@ class Assembly:
         """Where an array lies: what distinguishes it from the same operand in another repetition of a loop."""
         buffer = self._slot(seen.buffer)
         offset = seen.address - self._recorder.buffers[seen.buffer][1]
-        return {"buffer": buffer, "offset_bytes": offset, "label": self._labels[seen.buffer]}
+        label = self._labels[seen.buffer]
+        if seen.buffer in self._parts:
+            label = next((name for low, high, name in self._parts[seen.buffer] if low <= seen.address < high), label)
+        return {"buffer": buffer, "offset_bytes": offset, "label": label}
 
     def _moved(self, operand: Operand, seen: Seen) -> Operand:
         """Return the operand at the place of an array that is its like in all else."""
-        key = id(operand), seen.buffer, seen.address
-        if key not in self._operands:
-            self._operands[key] = _changed(operand, **self._place(seen))
-        return self._operands[key]
+        key = id(operand), seen[0], seen[1]
+        moved = self._operands.get(key)
+        if moved is None:
+            moved = self._operands[key] = _changed(operand, self._place(seen))
+        return moved
+
+    def _layout(self, operand: Operand) -> Operand:
+        """Return the one operand that stands for all that differ from it only in their place."""
+        key = operand.shape, operand.dtype, operand.strides, operand.nbytes
+        return self._layouts.setdefault(key, operand)
 
     def _op(self, index: int, event: Event) -> Op:
         """Describe an event; one that repeats an earlier one's pattern differs only in where its arrays lie."""
-        pattern, seen = _pattern(event)
-        fresh, reused, self._fresh, self._reused = self._fresh, self._reused, 0, 0
-        known = self._patterns.get(pattern) if pattern is not None else None
-        if known is None:
-            op, reads, writes = self._described(event, seen)
-            if pattern is not None:
-                self._patterns[pattern] = op, reads, writes
-            operands, results = op.operands, op.results
-        else:
-            op, reads, writes = known
-            operands = tuple([self._moved(o, seen[i]) for o, i in zip(op.operands, reads, strict=True)])
-            results = tuple([self._moved(o, seen[i]) for o, i in zip(op.results, writes, strict=True)])
-        return _changed(
-            op,
-            index=index,
-            operands=operands,
-            results=results,
-            fresh_bytes=fresh,
-            reused_bytes=reused,
-            seconds=(event.ended - event.started) * 1e-9,
-            views=event.views,
-        )
+        key, seen = _key_of(event)
+        pattern = self._patterns.get(key) if key is not None else None
+        if pattern is None:
+            pattern = self._described(event, seen)
+            if key is not None:
+                self._patterns[key] = pattern
+        changes = {
+            "index": index,
+            "operands": tuple([self._moved(layout, seen[i]) for layout, i in pattern.reads]),
+            "results": tuple([self._moved(layout, seen[i]) for layout, i in pattern.writes]),
+            "fresh_bytes": self._fresh,
+            "reused_bytes": self._reused,
+            "seconds": (event.ended - event.started) * 1e-9,
+            "views": event.views,
+        }
+        self._fresh = self._reused = 0
+        return _changed(pattern.op, changes)
 
-    def _described(self, event: Event, seen: list[Seen]) -> tuple[Op, tuple[int, ...], tuple[int, ...]]:
-        """Return the op, and which of the arrays seen its operands and results are."""
+    def _described(self, event: Event, seen: list[Seen]) -> _Pattern:
+        """Work out what an event did."""
         described = Description(event)
         touched = described.touched
         operands = tuple(self._operand(s, touched if i == 0 else None) for i, s in enumerate(described.reads))
@@ -175,6 +197,7 @@ class Assembly:
         results = tuple(self._operand(s, scattered) for s in event.results)
         work = described.work()
         length, rows = described.loop()
+        line, instruction = _place_in_source(event.code, event.instruction)
         op = Op(
             index=0,
             name=described.name,
@@ -192,42 +215,66 @@ class Assembly:
             product=described.product(),
             masked=described.masked,
             in_place=any(s in described.reads for s in event.results),
+            elided=event.keywords.get("out") == ELIDED,
             opaque=work is None,
             approximate=bool(work and work.approximate),
-            function=event.code.co_name,
-            file=os.path.basename(event.code.co_filename),
-            line=event.line or 0,
-            instruction=_instruction(event.code, event.instruction),
+            function=encodable(event.code.co_name),
+            file=encodable(os.path.basename(event.code.co_filename)),
+            line=line,
+            instruction=instruction,
         )
-        places = [next(i for i, s in enumerate(seen) if s is read) for read in described.reads]
-        return op, tuple(places), tuple(range(len(seen) - len(results), len(seen)))
+        op.loop_key  # noqa: B018 - worked out here, once for all repetitions
+        places = (next(i for i, s in enumerate(seen) if s is read) for read in described.reads)
+        ends = range(len(seen) - len(results), len(seen))
+        return _Pattern(
+            op,
+            tuple((self._layout(o), i) for o, i in zip(operands, places, strict=True)),
+            tuple((self._layout(o), i) for o, i in zip(results, ends, strict=True)),
+        )
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the cycle collector still: all that is made is kept, and it would look through all of it again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 @lru_cache(maxsize=4096)
-def _instruction(code: CodeType, offset: int) -> int:
-    """Return the first offset of the same expression: an interpreter that specializes code moves within it."""
+def _place_in_source(code: CodeType, offset: int) -> tuple[int, int]:
+    """Return the line of a bytecode, and the first offset of the same expression.
+
+    An interpreter that specializes code moves within the bytecodes of an expression.
+    """
     positions = list(code.co_positions())
-    if not 0 <= offset // 2 < len(positions) or None in positions[offset // 2]:
-        return offset
-    return 2 * positions.index(positions[offset // 2])
+    if not 0 <= offset // 2 < len(positions):
+        return code.co_firstlineno, offset
+    position = positions[offset // 2]
+    if None in position:
+        return position[0] or 0, offset
+    return position[0] or 0, 2 * positions.index(position)
 
 
-def _changed(item: Item, **changes: Any) -> Item:
+def _changed(item: Item, changes: dict[str, Any]) -> Item:
     """`dataclasses.replace` without running `__init__`: a long trace makes hundreds of thousands of these."""
     copy = object.__new__(type(item))
-    copy.__dict__.update(item.__dict__)
-    copy.__dict__.update(changes)
+    object.__setattr__(copy, "__dict__", item.__dict__ | changes)
     return copy
 
 
-def _pattern(event: Event) -> tuple[Any, list[Seen]]:
+def _key_of(event: Event) -> tuple[Any, list[Seen]]:
     """Return a key and the arrays in order: calls with equal keys differ only in where their arrays lie.
 
     The key is None where an argument cannot be compared.
     """
     seen: list[Seen] = []
     key: list[Any] = [
-        event.kind, event.function, event.method, event.scalar_results, event.code, event.instruction,
+        event.kind, event.function, event.method, event.scalar_results, id(event.code), event.instruction,
         *event.keywords,
     ]  # fmt: skip
     _describe((*event.arguments, *event.keywords.values(), *event.results), key, seen, {})
@@ -244,9 +291,13 @@ def _describe(values: tuple[Any, ...], key: list[Any], seen: list[Seen], first: 
         kind = type(value)
         if kind is Seen:
             seen.append(value)
-            buffer, address, *rest = value
-            number, origin = first.setdefault(buffer, (len(first), address))
-            key += (number, address - origin, *rest)
+            buffer, address, shape, strides, dtype = value
+            place = first.get(buffer)
+            if place is None:
+                first[buffer] = place = len(first), address
+            key += (place[0], address - place[1], shape, strides, dtype)
+        elif kind in _NUMBERS:
+            key += (kind, value)
         elif kind is tuple:
             key.append("(")
             _describe(value, key, seen, first)
@@ -255,6 +306,7 @@ def _describe(values: tuple[Any, ...], key: list[Any], seen: list[Seen], first: 
             key += (kind, repr(value) if kind is slice else value if isinstance(value, _COMPARABLE) else id(value))
 
 
+_NUMBERS = frozenset({int, float, bool})
 _COMPARABLE = (int, float, complex, str, bytes, type(None), type(Ellipsis), np.generic, np.dtype, type)
 """Types whose values can stand in a key; any other object is its identity, which the log keeps alive."""
 
@@ -283,16 +335,24 @@ def _overlap(a: Operand, b: Operand) -> bool:
     """Whether the byte ranges of two operands of one buffer meet."""
     if a.buffer != b.buffer or not a.nbytes or not b.nbytes:
         return False
-    (a_low, a_high), (b_low, b_high) = _extent(a), _extent(b)
+    (a_low, a_high), (b_low, b_high) = (
+        extent(o.offset_bytes, o.shape, o.strides, np.dtype(o.dtype).itemsize) for o in (a, b)
+    )
     return a_low < b_high and b_low < a_high
 
 
-def _extent(operand: Operand) -> tuple[int, int]:
-    low = high = operand.offset_bytes
-    for length, step in zip(operand.shape, operand.strides, strict=True):
-        reach = (length - 1) * step
-        low, high = (low + reach, high) if reach < 0 else (low, high + reach)
-    return low, high + np.dtype(operand.dtype).itemsize
+def _apart(arguments: list[tuple[Seen, str]]) -> list[tuple[int, int, str]]:
+    """Return the first and last address of arguments in one piece of memory, with their names; [] where they overlap.
+
+    The two rows of one array, passed as two arguments, are two things to whoever reads the calls.
+    """
+    parts = sorted(
+        (*extent(seen.address, seen.shape, seen.strides, seen.dtype.itemsize), name)
+        for seen, name in arguments
+        if math.prod(seen.shape)
+    )
+    apart = len(parts) > 1 and all(a[1] <= b[0] for a, b in pairwise(parts))
+    return parts if apart else []
 
 
 def _opaque(index: int, unexplained: Unexplained) -> Op:
@@ -300,6 +360,7 @@ def _opaque(index: int, unexplained: Unexplained) -> Op:
     return Op(
         index=index, name="opaque", kind="opaque", operands=(), results=(), scalars=(), dtype="", loop_dtypes=(),
         cost=Cost(interpreted=unexplained.items), opaque=True, seconds=unexplained.seconds,
-        function=code.co_name if code else "", file=os.path.basename(code.co_filename) if code else "",
+        function=encodable(code.co_name) if code else "",
+        file=encodable(os.path.basename(code.co_filename)) if code else "",
         line=code.co_firstlineno if code else 0,
     )  # fmt: skip

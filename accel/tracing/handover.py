@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -13,12 +13,29 @@ import numpy as np
 
 from accel.tracing.recording import Traced, rebuilt
 
-__all__ = ["carry_back", "unwrapped"]
+__all__ = ["carry_back", "held_in", "unwrapped"]
 
 ATTRIBUTE_HOPS = 3
 """Objects within objects whose attributes are looked at, as in ``model.layer.cache``."""
 
 _LEAVES = (int, float, complex, str, bytes, type(None), np.ndarray, np.generic, type, types.ModuleType)
+
+
+def held_in(value: Any) -> Iterator[Any]:
+    """Give a value and all that it holds: in tuples, lists, deques, dicts and dataclasses; what holds itself, once."""
+    waiting, met = [value], {}
+    while waiting:
+        item = waiting.pop()
+        if id(item) in met:
+            continue
+        met[id(item)] = item  # keeps the id from being used again
+        yield item
+        if isinstance(item, dict):
+            waiting += dict.values(item)
+        elif isinstance(item, (tuple, list, deque)):
+            waiting += item
+        elif is_dataclass(item) and not isinstance(item, type):
+            waiting += (getattr(item, field.name, None) for field in fields(item))
 
 
 def carry_back(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:

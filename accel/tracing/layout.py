@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["addressed_elements", "axis_order", "inner_loop", "is_contiguous", "packed_strides"]
+__all__ = ["addressed_elements", "axis_order", "extent", "inner_loop", "is_contiguous", "packed_strides"]
 
 Shape = tuple[int, ...]
 
@@ -79,6 +79,19 @@ def addressed_elements(shape: Shape, strides: Shape) -> int:
     for length, step in zip(shape, strides, strict=True):
         count *= length if step or not length else 1
     return count
+
+
+def extent(start: int, shape: Shape, strides: Shape, itemsize: int) -> tuple[int, int]:
+    """Return the addresses of the first byte and of the one after the last, of an array whose first element is known.
+
+    >>> extent(100, (3,), (-8,), 8)
+    (84, 108)
+    """
+    low = high = start
+    for length, step in zip(shape, strides, strict=True):
+        reach = (length - 1) * step
+        low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+    return low, high + itemsize
 
 
 def is_contiguous(shape: Shape, strides: Shape, itemsize: int) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -10,7 +12,7 @@ from typing import Any
 from accel.cost import Cost
 from accel.records import Record
 
-__all__ = ["Buffer", "Op", "Operand", "Scalar", "Trace"]
+__all__ = ["Buffer", "Op", "Operand", "Scalar", "Trace", "total_cost"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,8 @@ class Op(Record):
     """Called with ``where=``: the counts are then those of all elements, an upper bound."""
     in_place: bool = False
     """The result overwrites an operand."""
+    elided: bool = False
+    """It does so because NumPy gave an operator's result the memory of a dying operand: `out` did not say so."""
     opaque: bool = False
     """FLOPs and special calls are not known (bytes may be): `seconds` is all there is to go by."""
     approximate: bool = False
@@ -118,6 +122,15 @@ class Op(Record):
     line: int = 0
     instruction: int = 0
     """Offset of the calling bytecode: the same call in a loop has the same one."""
+
+    @cached_property
+    def loop_key(self) -> tuple[Any, ...]:
+        """Identify the call within a loop: the same place in the source, on arrays that differ only in the offset.
+
+        The tracer works it out once for all repetitions.
+        """
+        arrays = tuple((o.shape, o.dtype, o.is_contiguous) for o in (*self.operands, *self.results))
+        return self.function, self.file, self.line, self.instruction, self.name, self.axis, arrays
 
     @property
     def casts(self) -> bool:
@@ -190,7 +203,7 @@ Group = tuple[Op, ...]
 def _merge(ops: Group) -> tuple[Group, ...]:
     """Merge the repetitions of periodic stretches, inner loops first; unexplained time does not interrupt a loop."""
     groups: list[Group] = [(op,) for op in ops if op.kind != "opaque"]
-    keys = [_key(op) for (op,) in groups]
+    keys: list[Any] = [op.loop_key for (op,) in groups]
     while True:
         shorter, shorter_keys = _merge_once(groups, keys)
         if len(shorter) == len(groups):
@@ -203,35 +216,44 @@ def _merge(ops: Group) -> tuple[Group, ...]:
     return tuple(groups)
 
 
-def _key(op: Op) -> tuple[Any, ...]:
-    """Identify a call within a loop: the same place in the source, on arrays that differ in nothing but the offset."""
-    arrays = tuple((o.shape, o.dtype, o.is_contiguous) for o in (*op.operands, *op.results))
-    return op.function, op.file, op.line, op.instruction, op.name, op.axis, arrays
+def _numbered(keys: Iterable[Any]) -> list[int]:
+    """Give equal keys equal numbers. Those that are the same object, as a loop's are, need no comparing."""
+    numbers: dict[Any, int] = {}
+    by_identity: dict[int, int] = {}
+    found = []
+    for key in keys:
+        number = by_identity.get(id(key))
+        if number is None:
+            number = by_identity[id(key)] = numbers.setdefault(key, len(numbers))
+        found.append(number)
+    return found
 
 
-def _merge_once(groups: list[Group], keys: list[tuple[Any, ...]]) -> tuple[list[Group], list[tuple[Any, ...]]]:
-    codes: dict[tuple[Any, ...], int] = {}
-    ids = [codes.setdefault(key, len(codes)) for key in keys]
+def _merge_once(groups: list[Group], keys: list[Any]) -> tuple[list[Group], list[Any]]:
+    ids = _numbered(keys)
+    following = _following(ids)
     merged: list[Group] = []
-    merged_keys: list[tuple[Any, ...]] = []
+    merged_keys: list[Any] = []
     i = 0
     while i < len(ids):
-        period = _period(ids, i)
-        repeats = _repeats(ids, i, period)
+        period = following[i] - i
+        repeats = _repeats(ids, i, period) if 0 < period <= _LONGEST_LOOP_BODY else 1
         body = period if repeats > 1 else 1
         for j in range(i, i + body):
             merged.append(tuple(chain.from_iterable(groups[j : j + body * repeats : body])))
-            merged_keys.append((*keys[j], repeats) if repeats > 1 else keys[j])
+            merged_keys.append((ids[j], repeats))
         i += body * repeats
     return merged, merged_keys
 
 
-def _period(ids: list[int], i: int) -> int:
-    """Distance to the next occurrence of the call at `i`, which is the period if it is in a loop."""
-    try:
-        return ids.index(ids[i], i + 1, i + 1 + _LONGEST_LOOP_BODY) - i
-    except ValueError:
-        return 1
+def _following(ids: list[int]) -> list[int]:
+    """Return for each place where its number occurs next, or 0."""
+    places: dict[int, int] = {}
+    following = [0] * len(ids)
+    for i in range(len(ids) - 1, -1, -1):
+        following[i] = places.get(ids[i], 0)
+        places[ids[i]] = i
+    return following
 
 
 _LONGEST_LOOP_BODY = 512
@@ -245,12 +267,19 @@ def _repeats(ids: list[int], i: int, period: int) -> int:
     return repeats
 
 
+def total_cost(ops: Iterable[Op]) -> Cost:
+    """Return the sum of the costs of ops: those that repetitions share are multiplied and not added up."""
+    costs = [op.cost for op in ops]
+    shared = Counter(map(id, costs))
+    return sum((cost * shared.pop(id(cost)) for cost in costs if id(cost) in shared), Cost())
+
+
 def _total(ops: Group) -> Op:
     if len(ops) == 1:
         return ops[0]
     return replace(
         ops[0],
-        cost=sum((op.cost for op in ops), Cost()),
+        cost=total_cost(ops),
         count=sum(op.count for op in ops),
         seconds=sum(op.seconds for op in ops),
         fresh_bytes=sum(op.fresh_bytes for op in ops),

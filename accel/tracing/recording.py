@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import operator
 import sys
-import threading
 import weakref
 from collections.abc import Callable
+from threading import get_ident
 from time import perf_counter_ns as clock
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from accel.cost import Cost
+from accel.tracing.memory import address_of, owner_of
 
 __all__ = [
+    "ELIDED",
     "Event",
     "Recorder",
     "Seen",
     "Traced",
-    "address_of",
+    "forget",
     "rebuilt",
     "unwrap",
 ]
@@ -31,10 +32,14 @@ LOOKS = frozenset(
 )
 """Functions that only look at an array's description, or print it: no call worth a row."""
 
+ELIDED = "elided"
+"""Stands in an event for ``out``, where that is a dying operand."""
+
 _TRACER_MODULES = frozenset(
     f"accel.{name}"
     for name in (
         "cost",
+        "tensors",
         "tracing.operators",
         "tracing.recording",
         "tracing.scope",
@@ -46,13 +51,20 @@ _TRACER_MODULES = frozenset(
 """Modules whose functions stand between the user's code and the recorder."""
 
 _plain = np.ndarray.view
-_new_seen = tuple.__new__
+_new_tuple = tuple.__new__
 
 
 class Traced(np.ndarray):
     """Base of the array type that `accel.tracing.traced` completes: what a recorder wraps its results in."""
 
-    __slots__ = ()
+    __slots__ = ("_known",)
+    _known: tuple[object, Seen]
+    """The token of a recorder and what it saw of the array, where that is all of its base and as it was made."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Assign a shape, a dtype, strides…: what was seen of the array holds no longer."""
+        np.ndarray.__setattr__(self, name, value)
+        forget(self)
 
 
 class Seen(NamedTuple):
@@ -63,6 +75,15 @@ class Seen(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: np.dtype[Any]
+
+
+_UNKNOWN: Any = (None, None)
+_set_known: Callable[[Any, tuple[object, Seen]], None] = Traced._known.__set__  # type: ignore[attr-defined]
+
+
+def forget(array: Any) -> None:
+    """Have an array seen again at its next call, because its description or memory has changed."""
+    _set_known(array, _UNKNOWN)
 
 
 class Event(NamedTuple):
@@ -83,8 +104,8 @@ class Event(NamedTuple):
     ended: int
     left: int
     code: Any
-    line: int
     instruction: int
+    """Offset of the calling bytecode in `code`."""
     views: int
 
 
@@ -96,39 +117,6 @@ class _Death(weakref.ref[Any]):
     key: int
 
 
-def _owner(array: Any) -> Any:
-    """Return the array at the end of a chain of views: the one whose life is that of the memory."""
-    owner, base = array, array.base
-    while base is not None:
-        if type(base) is memoryview:
-            base = base.obj
-        if not isinstance(base, np.ndarray):
-            break
-        owner, base = base, base.base
-    return owner
-
-
-def _address_reader() -> Callable[[np.ndarray], int]:
-    """Return the fastest way to an array's data address that gives the right answer on this interpreter.
-
-    `__array_interface__` costs 3 µs because it describes the dtype as well. CPython lays the data pointer right after
-    the object header, and reading it there costs a tenth of that; tried on real arrays before it is trusted.
-    """
-    from_address, offset = ctypes.c_void_p.from_address, object.__basicsize__
-
-    def public(array: np.ndarray) -> int:
-        return int(array.__array_interface__["data"][0])
-
-    def direct(array: np.ndarray) -> int:
-        return from_address(id(array) + offset).value or 0
-
-    base = np.zeros((6, 5))
-    samples = (base, base[2:, 1:], base.T, base[::-1], np.zeros(0), base.view(Traced)[1:])
-    if sys.implementation.name == "cpython" and all(direct(a) == public(a) for a in samples):
-        return direct
-    return public
-
-
 class Recorder:
     """The log of one traced run: events in order, allocations and frees between them.
 
@@ -137,16 +125,21 @@ class Recorder:
 
     def __init__(self, array_type: type[Any]) -> None:
         self.array_type = array_type
+        self.token = object()
+        """By which an array that this recorder has seen is told from one that another has."""
         self.log: list[Event | int] = []
         self.buffers: list[tuple[int, int]] = []
         """(nbytes, address) of each buffer, by number."""
         self.labels: dict[int, str] = {}
+        self.arguments: dict[int, list[tuple[Seen, str]]] = {}
+        """What the caller passed, and under which names, by the number of the memory."""
         self.owners: dict[int, _Death] = {}
         self.views = 0
         self.items = 0
         """Single elements read or written by the interpreter: too small to record, too many to ignore."""
         self.dying = False
         """Set by an operator whose left operand is about to die, for the ufunc call that it makes."""
+        self._when_freed = self._freed
         self.busy: set[int] = set()
         """Threads that are inside a NumPy function whose own internal calls are not to be recorded."""
 
@@ -160,7 +153,7 @@ class Recorder:
         It does not within a NumPy function (that one is the call to record), within NumPy's own modules, or
         while a module is imported, which would keep the traced array for good.
         """
-        if threading.get_ident() in self.busy or frame.f_code.co_name == "<module>":
+        if get_ident() in self.busy or frame.f_code.co_name == "<module>":
             return False
         return not frame.f_globals.get("__name__", "").startswith("numpy.")
 
@@ -168,12 +161,17 @@ class Recorder:
         """Give the memory of `owner` a number and follow its life."""
         number = len(self.buffers)
         self.buffers.append((nbytes, address))
-        death = _Death(owner, self._freed)
+        death = _Death(owner, self._when_freed)
         death.buffer, death.key = number, id(owner)
         self.owners[death.key] = death
         if created:
             self.log.append(number)
         return number
+
+    def name(self, argument: Seen, name: str) -> None:
+        """Call an argument, and the memory that it is the first to lie in, by a name."""
+        self.labels.setdefault(argument.buffer, name)
+        self.arguments.setdefault(argument.buffer, []).append((argument, name))
 
     def _freed(self, death: _Death) -> None:
         self.owners.pop(death.key, None)
@@ -181,26 +179,45 @@ class Recorder:
 
     def see(self, array: Any, created: bool = False) -> Seen:
         """Describe an array, numbering its memory at first sight."""
-        owner = _owner(array)
+        owner = array if array.base is None else owner_of(array)
+        address = address_of(array)
         death = self.owners.get(id(owner))
-        number = death.buffer if death is not None else self.adopt(owner, owner.nbytes, address_of(owner), created)
-        return _new_seen(Seen, (number, address_of(array), array.shape, array.strides, array.dtype))
+        if death is not None:
+            number = death.buffer
+        else:
+            number = self.adopt(owner, owner.nbytes, address if owner is array else address_of(owner), created)
+        return _new_tuple(Seen, (number, address, array.shape, array.strides, array.dtype))
+
+    def wrap(self, array: np.ndarray, created: bool = False) -> tuple[Any, Seen]:
+        """Return an array of the recorder's type on the memory of a plain one, and what is seen of it."""
+        seen = self.see(array, created)
+        wrapped = _plain(array, self.array_type)
+        if wrapped.base is array and type(array) is np.ndarray:
+            _set_known(wrapped, (self.token, seen))
+        return wrapped, seen
 
     def knows(self, array: np.ndarray) -> bool:
         """Tell whether the array's memory has been seen before: it is then a view, and no new allocation."""
-        return id(_owner(array)) in self.owners
+        return id(array if array.base is None else owner_of(array)) in self.owners
 
-    def ufunc(self, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Run a ufunc (or one of its methods) on plain arrays and record it."""
+    def ufunc(
+        self, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any], elided: bool = False
+    ) -> Any:
+        """Run a ufunc (or one of its methods) on plain arrays and record it.
+
+        `elided` tells that its ``out`` is a dying operand, which the caller did not name.
+        """
         entered = clock()
-        wrapper = self.array_type
-        run: Callable[..., Any] = ufunc if method == "__call__" else getattr(ufunc, method)
-        plain = [_plain(x, np.ndarray) if type(x) is wrapper else x for x in inputs]
-        options = {name: unwrap(value) for name, value in keywords.items()} if keywords else keywords
+        plain, seen_inputs = self._read(inputs)
+        run: Callable[..., Any] = ufunc
+        if method != "__call__":
+            run = getattr(ufunc, method)
+            if method == "at":
+                plain[0] = unwrap(inputs[0])
+        options = {name: _unwrapped(value) for name, value in keywords.items()} if keywords else keywords
         started = clock()
         result = run(*plain, **options)
         ended = clock()
-        seen_inputs = tuple([self.see(x) if isinstance(x, np.ndarray) else x for x in inputs])
         value: Any
         seen: tuple[Any, ...]
         scalars: tuple[Any, ...] = ()
@@ -209,17 +226,44 @@ class Recorder:
         elif "out" in keywords:
             value, seen = self._into(keywords["out"], result)
         elif type(result) is np.ndarray:
-            value, seen = _plain(result, wrapper), (self.see(result, True),)
+            value, described = self.wrap(result, True)
+            seen = (described,)
         else:
             value, seen, scalars = self._wrap_all(result)
         if keywords:
             keywords = {name: name == "out" or self._seen(given) for name, given in keywords.items()}
-        return self.finish("ufunc", ufunc, method, seen_inputs, keywords, seen, value, scalars, entered, started, ended)
+            if elided:
+                keywords["out"] = ELIDED
+        return self.finish(
+            "ufunc", ufunc, method, tuple(seen_inputs), keywords, seen, value, scalars, entered, started, ended
+        )
+
+    def _read(self, inputs: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+        """Return the inputs of a ufunc as plain arrays, and what is seen of them.
+
+        Of an array that is known, that is its base as it is: a ufunc only reads it.
+        """
+        wrapper, token = self.array_type, self.token
+        plain, seen = [], []
+        for value in inputs:
+            kind = type(value)
+            if kind is wrapper:
+                known = getattr(value, "_known", _UNKNOWN)
+                if known[0] is token:
+                    plain.append(value.base)
+                    seen.append(known[1])
+                else:
+                    plain.append(_plain(value, np.ndarray))
+                    seen.append(self.see(value))
+            else:
+                plain.append(value)
+                seen.append(self.see(value) if isinstance(value, np.ndarray) else value)
+        return plain, seen
 
     def _into(self, out: Any, result: Any) -> tuple[Any, tuple[Seen, ...]]:
         """Return the caller's own output arrays in the place of the plain ones, and what is seen of them."""
         if type(out) is tuple and len(out) == 1 and out[0] is not None:
-            return out[0], (self.see(out[0]),)
+            return out[0], (self._seen(out[0]),)
         outputs, produced = (x if isinstance(x, tuple) else (x,) for x in (out, result))
         wrapped = tuple([self._wrap(r) if o is None else o for o, r in zip(outputs, produced, strict=True)])
         seen = tuple([self.see(w) for w in wrapped if isinstance(w, np.ndarray)])
@@ -243,9 +287,9 @@ class Recorder:
         """
         entered = clock()
         originals: dict[int, Any] = {}
-        plain = [unwrap(x, originals) for x in arguments]
+        plain = [x if type(x) in _PLAIN_TYPES else unwrap(x, originals) for x in arguments]
         options = {k: unwrap(v, originals) for k, v in keywords.items()} if keywords else keywords
-        me = threading.get_ident()
+        me = get_ident()
         nested = me in self.busy
         self.busy.add(me)
         try:
@@ -255,8 +299,8 @@ class Recorder:
         finally:
             if not nested:
                 self.busy.discard(me)
-        seen_arguments = tuple([self._seen(x) for x in arguments])
-        seen_keywords = {k: self._seen(v) for k, v in keywords.items()}
+        seen_arguments = tuple([x if type(x) in _PLAIN_TYPES else self._seen(x) for x in arguments])
+        seen_keywords = {k: self._seen(v) for k, v in keywords.items()} if keywords else {}
         if updates is not None:
             seen_keywords["__updates__"] = updates
         if kind == "declared":
@@ -264,6 +308,9 @@ class Recorder:
             value, seen, scalars = self._wrap_all(result, originals)
         elif writes is not None:
             value, seen, scalars = result, (seen_arguments[writes],), ()
+        elif self._is_new(result, originals) and name not in LOOKS:
+            value, described = self.wrap(result, True)
+            seen, scalars = (described,), ()
         elif name in LOOKS or self._is_view(result, originals, arguments, keywords):
             self.views += 1
             return self._wrap_all(result, originals)[0]
@@ -274,18 +321,24 @@ class Recorder:
 
     def declared(self, kernel: Any, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: Any) -> Any:
         """Run a kernel that declares its cost as one call, whatever happens inside it."""
-        if threading.get_ident() in self.busy:
+        if get_ident() in self.busy:
             return function(*arguments, **keywords)
         module, name = kernel.__module__.rpartition(".")[2], kernel.__name__
         cost = kernel.cost(*arguments, **keywords)
         title = name if module == "__main__" else f"{module}.{name}"
         return self.call("declared", title, function, arguments, keywords, cost=cost)
 
+    def _is_new(self, result: Any, originals: dict[int, Any]) -> bool:
+        """Tell whether a result is one array with memory of its own that nobody has met: the usual case."""
+        if type(result) is not np.ndarray or result.base is not None:
+            return False
+        return id(result) not in self.owners and id(result) not in originals
+
     def _is_view(self, result: Any, originals: dict[int, Any], arguments: tuple[Any, ...], keywords: Any) -> bool:
         """Tell whether a call made nothing new: a view of an argument, or the first argument handed back."""
-        if isinstance(result, (tuple, list)) and result and all(type(r) is np.ndarray for r in result):
-            return all(id(r) not in originals and self.knows(r) for r in result)
         if type(result) is not np.ndarray:
+            if isinstance(result, (tuple, list)) and result and all(type(r) is np.ndarray for r in result):
+                return all(id(r) not in originals and self.knows(r) for r in result)
             return False
         if id(result) not in originals:
             return self.knows(result)
@@ -303,16 +356,15 @@ class Recorder:
             frame = frame.f_back
         views, self.views = self.views, 0
         self.log.append(
-            _new_seen(Event, (kind, function, method, arguments, keywords, seen, scalars, entered, started, ended,
-                              clock(), frame.f_code, frame.f_lineno, frame.f_lasti, views))
+            _new_tuple(Event, (kind, function, method, arguments, keywords, seen, scalars, entered, started, ended,
+                               clock(), frame.f_code, frame.f_lasti, views))
         )  # fmt: skip
         return value
 
     def _wrap(self, value: Any) -> Any:
         if type(value) is not np.ndarray:
             return value
-        self.see(value, True)
-        return _plain(value, self.array_type)
+        return self.wrap(value, True)[0]
 
     def _wrap_all(
         self, value: Any, originals: dict[int, Any] | None = None
@@ -320,9 +372,10 @@ class Recorder:
         """Wrap the arrays in a result; return it, what was seen of them, and the dtypes of scalars beside them."""
         if originals and id(value) in originals:
             original = originals[id(value)]
-            return original, (self.see(original),), ()
+            return original, (self._seen(original),), ()
         if type(value) is np.ndarray:
-            return _plain(value, self.array_type), (self.see(value, True),), ()
+            wrapped, seen = self.wrap(value, True)
+            return wrapped, (seen,), ()
         if isinstance(value, (tuple, list)):
             parts = [self._wrap_all(item, originals) for item in value]
             wrapped = rebuilt(value, [part[0] for part in parts])
@@ -335,14 +388,14 @@ class Recorder:
         """Replace the arrays in an argument by what is seen of them."""
         if type(value) in _PLAIN_TYPES:
             return value
+        if type(value) is self.array_type:
+            known = getattr(value, "_known", _UNKNOWN)
+            return known[1] if known[0] is self.token else self.see(value)
         if isinstance(value, np.ndarray):
             return self.see(value)
         if type(value) in (tuple, list):
             return tuple([self._seen(item) for item in value])
         return value
-
-
-address_of = _address_reader()
 
 
 def rebuilt(container: Any, items: list[Any]) -> Any:
@@ -366,19 +419,29 @@ def rebuilt(container: Any, items: list[Any]) -> Any:
 _PLAIN_TYPES = frozenset({int, float, bool, str, slice, type(None), type(Ellipsis)})
 
 
+def _unwrapped(value: Any) -> Any:
+    """As `unwrap`, of a keyword of a ufunc: mostly ``out``, a tuple of one array."""
+    if type(value) is tuple and len(value) == 1 and isinstance(value[0], Traced):
+        return (_plain(value[0], np.ndarray),)
+    return unwrap(value)
+
+
 def unwrap(value: Any, originals: dict[int, Any] | None = None) -> Any:
     """Replace traced arrays by plain views of them, in tuples, lists and dicts too."""
-    if type(value) in _PLAIN_TYPES:
+    kind = type(value)
+    if kind in _PLAIN_TYPES:
         return value
     if isinstance(value, Traced):
         plain = _plain(value, np.ndarray)
         if originals is not None:
             originals[id(plain)] = value
         return plain
-    if originals is not None and type(value) is np.ndarray:
-        originals[id(value)] = value
+    if kind is np.ndarray:
+        if originals is not None:
+            originals[id(value)] = value
+        return value
     if isinstance(value, (tuple, list)):
         return rebuilt(value, [unwrap(item, originals) for item in value])
-    if type(value) is dict:
+    if kind is dict:
         return {key: unwrap(item, originals) for key, item in value.items()}
     return value

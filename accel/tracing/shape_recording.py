@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from accel.tracing.memory import address_of
 from accel.tracing.operations import Scalar
-from accel.tracing.recording import Recorder, Seen, address_of
+from accel.tracing.recording import Recorder, Seen
 from accel.tracing.scope import sole_recorder, thread
 
 __all__ = ["Dataless", "Memory", "ShapeRecorder", "active_recorder", "quiet", "require_recorder"]

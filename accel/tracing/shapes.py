@@ -14,9 +14,10 @@ import numpy as np
 from accel import elision
 from accel.tracing.description import promotable
 from accel.tracing.layout import packed_strides
+from accel.tracing.memory import address_of
 from accel.tracing.names import METHODS, WRITES, function_name
 from accel.tracing.operators import BINARY, UNARY, binary_operators, unary_operator
-from accel.tracing.recording import LOOKS, Event, address_of
+from accel.tracing.recording import ELIDED, LOOKS, Event
 from accel.tracing.scope import CONVERSIONS, running
 from accel.tracing.shape_recording import (
     Dataless,
@@ -153,7 +154,7 @@ class ShapeArray(Dataless):
         ufunc = np.power if isinstance(other, (np.ndarray, ShapeArray)) else _power(self.dtype, other)
         dying, _ = elision.references() or (0, 0)
         if ufunc is not np.power and ufunc is not np.positive and sys.getrefcount(self) == dying and _is_spare(self):
-            return _ufunc(ufunc, "", (self,), {"out": (self,)})
+            return _ufunc(ufunc, "", (self,), {"out": (self,)}, elided=True)
         return _ufunc(ufunc, "", (self, other) if ufunc.nin == 2 else (self,), {})
 
     def __rpow__(self, other: Any) -> Any:
@@ -216,7 +217,9 @@ def _first_array(value: Any) -> ShapeArray | None:
 
 
 @quiet
-def _ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+def _ufunc(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any], *, elided: bool = False
+) -> Any:
     recorder = require_recorder(ufunc.__name__)
     if method == "at":
         recorder.record("ufunc", ufunc, "at", inputs, keywords, (inputs[0],))
@@ -229,7 +232,8 @@ def _ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], keywords: dict
     results = tuple(_made(m) if o is None else o for m, o in zip(made, given, strict=True))
     arrays = [x for x in inputs if isinstance(x, (ShapeArray, np.ndarray)) and not getattr(x, "_is_scalar", False)]
     if arrays:
-        recorder.record("ufunc", ufunc, method or "__call__", inputs, keywords, results)
+        extra = {"out": ELIDED} if elided else {}
+        recorder.record("ufunc", ufunc, method or "__call__", inputs, keywords, results, **extra)
     return results[0] if len(results) == 1 else results
 
 
@@ -339,7 +343,7 @@ def _is_spare(array: ShapeArray, other: Any = None, kinds: str = "biufc") -> boo
 
 
 def _run(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any) -> Any:
-    return _ufunc(ufunc, "", inputs, {} if out is None else {"out": (out,)})
+    return _ufunc(ufunc, "", inputs, {} if out is None else {"out": (out,)}, elided=out is not None)
 
 
 def _plain_operator(ufunc: np.ufunc, swapped: bool = False, in_place: bool = False) -> Callable[[Any, Any], Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from accel.tracing.recording import Event, Traced
-from accel.tracing.traced import ArrayRecorder, TracedArray, recording
+from accel.tracing.traced import ArrayRecorder, recording
 
 __all__ = ["clock_seconds", "time_calls"]
 
@@ -22,8 +22,8 @@ def time_calls(function: Callable[..., Any], arrays: tuple[Any, ...], keywords: 
     Nothing is described or counted. The clock's own share is taken off each time.
     """
     recorder = ArrayRecorder()
-    given = [_wrapped(array) for array in arrays]
-    options = {name: _wrapped(value) for name, value in keywords.items()}
+    given = [_wrapped(array, recorder) for array in arrays]
+    options = {name: _wrapped(value, recorder) for name, value in keywords.items()}
     with recording(recorder):
         function(*given, **options)
     own = clock_seconds()
@@ -42,10 +42,10 @@ def clock_seconds() -> float:
     return min(later - earlier for earlier, later in pairwise(readings)) * 1e-9
 
 
-def _wrapped(value: Any) -> Any:
+def _wrapped(value: Any, recorder: ArrayRecorder) -> Any:
     """Turn arrays into traced ones where `accel.trace` does."""
     if type(value) is tuple:
-        return tuple(_wrapped(item) for item in value)
+        return tuple(_wrapped(item, recorder) for item in value)
     if isinstance(value, np.ndarray) and not isinstance(value, Traced):
-        return value.view(TracedArray)
+        return recorder.wrap(value)[0]
     return value

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from accel import elision
+from accel.tracing.memory import address_of
 from accel.tracing.names import METHODS, WRITES, function_name
 from accel.tracing.operators import BINARY, UNARY, binary_operators, unary_operator
-from accel.tracing.recording import Recorder, Traced, address_of, unwrap
+from accel.tracing.recording import Recorder, Traced, forget, unwrap
 from accel.tracing.scope import CONVERSIONS, recorder_elsewhere, running, thread
 
 __all__ = ["ArrayRecorder", "TracedArray", "recording"]
@@ -42,7 +43,7 @@ class TracedArray(Traced):
         if recorder.dying:
             recorder.dying = False
             if ufunc in _FAST_POWERS and "out" not in keywords:
-                keywords["out"] = (self,)
+                return recorder.ufunc(ufunc, method, inputs, {**keywords, "out": (self,)}, elided=True)
         return recorder.ufunc(ufunc, method, inputs, keywords)
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
@@ -109,6 +110,7 @@ class TracedArray(Traced):
             other.resize(*shape, refcheck=False)
             state: Any = (1, other.shape, other.dtype, False, other.tobytes())
             self.__setstate__(state)
+            forget(self)
             recorder.see(self, created=True)
 
         recorder.call("method", "resize", resized, (self, *shape), {}, 0)
@@ -154,7 +156,9 @@ def _run(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any) -> Any:
     recorder = thread.recorder or recorder_elsewhere(*inputs)
     if recorder is None:
         return ufunc(*unwrap(inputs))
-    return recorder.ufunc(ufunc, "__call__", inputs, {} if out is None else {"out": (out,)})
+    if out is None:
+        return recorder.ufunc(ufunc, "__call__", inputs, {})
+    return recorder.ufunc(ufunc, "__call__", inputs, {"out": (out,)}, elided=True)
 
 
 def _method(method: str, name: str, writes: int | None) -> Callable[..., Any]:

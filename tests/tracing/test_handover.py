@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import types
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
@@ -251,3 +252,57 @@ async def _asynchronous(x):
 def test_work_that_is_yet_to_come_is_refused(function):
     with pytest.raises(TypeError, match="nothing yet"):
         trace(function, np.ones(3))
+
+
+async def _later(x):
+    return x + 1
+
+
+@dataclasses.dataclass
+class _Holder:
+    held: object
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda item: (1, item),
+        lambda item: [[item]],
+        lambda item: {"a": item},
+        lambda item: {"a": ({"b": item},)},
+        lambda item: deque([item]),
+        _Holder,
+        lambda item: namedtuple("Pair", "a b")(item, 1),
+    ],
+)
+@pytest.mark.parametrize("make", [lambda x: (y for y in x), _later, lambda x: map(np.sin, x)])
+def test_work_that_is_yet_to_come_is_refused_inside_a_result_too(make, hold):
+    made = []
+
+    def function(x):
+        made.append(make(x))
+        return hold(made[-1])
+
+    with pytest.raises(TypeError, match=r"that holds a .*nothing yet.*make a list of it before"):
+        trace(function, np.ones(3))
+    if not isinstance(made[0], map):
+        made[0].close()  # closed already, so that nobody is warned of a coroutine that was never awaited
+
+
+def test_what_is_refused_is_told_how_to_use_it_up():
+    with pytest.raises(TypeError, match=r"returned a coroutine.*asyncio\.run\(_later\(\*a\)\)"):
+        trace(_later, np.ones(3))
+    assert trace(lambda x: asyncio.run(_later(x)), np.ones(3)).result.tolist() == [2, 2, 2]
+
+
+def test_a_result_that_holds_itself():
+    def function(x):
+        ring = [x + 1]
+        ring.append(ring)
+        return {"ring": ring}
+
+    found = trace(function, np.ones(3))
+    (array, ring), buffers = found.result["ring"], {b.label for b in found.buffers.values()}
+    assert type(array) is np.ndarray
+    assert ring is found.result["ring"]
+    assert buffers == {"x", "result"}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib.util import find_spec
-from itertools import accumulate
 
 from accel import allocator, hardware, storage
 from accel.machine import (
@@ -23,11 +23,14 @@ from accel.machine import (
     Overlap,
     Peak,
     Probe,
+    Rate,
     Stream,
     interpolate,
 )
-from accel.measurement import FAST_PHASE, STEADY_SPREAD_FRACTION, Measurement, measure_calls, reference_call, threads
-from accel.probes import ROWS, STREAM_BYTES_PER_ELEMENT, Batch, Key, Plan, batches, plan_for
+from accel.measurement import FAST_PHASE, STEADY_SPREAD_FRACTION, measure_calls, reference_call, threads
+from accel.operation_probes import ROWS
+from accel.probes import STREAM_BYTES_PER_ELEMENT, Batch, Key, Plan, batches, plan_for
+from accel.speed import probe_slowdown
 
 __all__ = ["calibrate", "this_machine"]
 
@@ -71,7 +74,7 @@ def calibrate(*, quick: bool = False, progress: bool = True, save: bool = True, 
     allocator.settle()
     plan = plan_for(machine, quick=quick)
     start = time.perf_counter()
-    raw = _run(plan, progress=progress)
+    raw = _run(plan, machine, progress=progress)
     if kept:
         raw = merged(raw, kept.roofs.probes)
         quick = quick and kept.roofs.quick
@@ -82,13 +85,32 @@ def calibrate(*, quick: bool = False, progress: bool = True, save: bool = True, 
 
 
 def merged(raw: Raw, earlier: Sequence[Probe]) -> Raw:
-    """Return the probes of both runs, each with the best total of either and the spread of the later run."""
+    """Return the probes of both runs, each with the best total of either and the spread of the later run.
+
+    Passes through a shared cache or memory have the mean of the two: they depend on where the pages happen to lie, and
+    a lucky run tells no more than an unlucky one.
+    """
     best = {probe.key: probe for probe in earlier} | dict(raw)
     for probe in earlier:
         latest = best[probe.key]
-        if probe.best_seconds < latest.best_seconds:
+        if latest is probe:
+            continue
+        if probe.key[0] in PLACED and _working_set_bytes(probe.key) >= SHARED_BYTES:
+            best[probe.key] = _scaled(latest, math.sqrt(probe.best_seconds / latest.best_seconds))
+        elif probe.best_seconds < latest.best_seconds:
             best[probe.key] = replace(latest, best_seconds=probe.best_seconds)
     return best
+
+
+def _working_set_bytes(key: Key) -> int:
+    """Return the bytes that a pass goes through, from the key of its probe."""
+    if key[0] == "overlap":
+        return int(key[2]) * STREAM_BYTES_PER_ELEMENT["1R1W"]
+    return int(key[3] if key[0] == "function" else key[2])
+
+
+def _scaled(probe: Probe, factor: float) -> Probe:
+    return Probe(probe.key, probe.best_seconds * factor, probe.median_seconds * factor, probe.quartile_seconds * factor)
 
 
 def this_machine(*, quick: bool = False, progress: bool = True) -> Machine:
@@ -119,8 +141,19 @@ def this_machine(*, quick: bool = False, progress: bool = True) -> Machine:
 
 
 REFERENCE: Key = ("reference",)
+CHUNK = 8
+"""Probes measured together with the reference, so that it sees the same phases of the machine."""
+PLACED = frozenset({"stream", "pages", "overlap", "function"})
+"""Passes through memory."""
+SHARED_BYTES = 2**20
+"""Working sets from here on lie in caches that a core shares with others, or in memory."""
 MEASURED_ONCE_MORE = 0.85
 """How much less urgent a batch becomes with every further time it is measured."""
+PUT_RIGHT = 0.75
+"""Share of a slowdown that is taken off: a probe may have met a better moment than the reference, and a later
+calibration can better what was put right too little, but not what was put right too much."""
+SAMPLE_SECONDS = 2e-4
+"""On a shared machine, times at full speed may last for less than a millisecond, but there are many of them."""
 
 
 def _was_slow(machine: Machine) -> bool:
@@ -133,27 +166,59 @@ _CURRENT: dict[Machine, Machine] = {}
 """Detected -> calibrated, so that one process reads the file once."""
 
 
-def _run(plan: Plan, *, progress: bool) -> Raw:
-    """Measure every batch, then, while time lasts, again those that met only slow phases of the machine.
+@dataclass
+class _Chunk:
+    """What was seen of a few probes that are measured together."""
 
-    Shared machines slow down by up to 1.9 times for seconds on end. A probe that is the same in every batch tells:
-    where its best is above the best of all, the batch has only seen slow phases.
+    samples: dict[Key, list[float]] = field(default_factory=dict)
+    repeats: dict[Key, int] = field(default_factory=dict)
+
+    def take(self, calls: Batch, plan: Plan) -> None:
+        """Measure the probes for a while."""
+        measured = measure_calls(
+            {REFERENCE: reference_call, **calls},
+            seconds=plan.seconds_per_probe,
+            least=plan.least_samples,
+            warm_up_seconds=plan.seconds_per_probe / 3,
+            sample_seconds=SAMPLE_SECONDS,
+            repeats=self.repeats or None,
+        )
+        self.repeats = {key: measurement.calls_per_sample for key, measurement in measured.items()}
+        for key, measurement in measured.items():
+            self.samples.setdefault(key, []).extend(measurement.samples_seconds)
+
+    @property
+    def reference_seconds(self) -> float:
+        """The best time of the reference beside these probes."""
+        return min(self.samples[REFERENCE], default=math.inf) if self.samples else math.inf
+
+
+def _run(plan: Plan, machine: Machine, *, progress: bool) -> Raw:
+    """Measure every probe, then, while time lasts, again those that met only slow phases of the machine.
+
+    Shared machines slow down by up to 1.9 times for seconds on end. A reference that is the same everywhere tells:
+    where its best is above the best of all, the probes beside it have only seen slow phases.
     """
     from tqdm.auto import tqdm
 
     jobs = batches(plan, numba=find_spec("numba") is not None)
-    taken: dict[Key, list[Measurement]] = {}
-    reference = [float("inf")] * len(jobs)
+    chunks: list[list[_Chunk]] = [[] for _ in jobs]
+    visits = [0] * len(jobs)
 
     def run(index: int) -> None:
         thread_count, make = jobs[index]
+        visits[index] += 1
         with threads(thread_count):
-            reference[index] = min(reference[index], _take(make(), plan, taken))
-
-    visits = [0] * len(jobs)
+            parts = _parts(make())
+            chunks[index] = chunks[index] or [_Chunk() for _ in parts]
+            enough = FAST_PHASE * _fastest(chunks)
+            slow = [chunk.reference_seconds > enough for chunk in chunks[index]]
+            for chunk, part, again in zip(chunks[index], parts, slow, strict=True):
+                if again or not any(slow):
+                    chunk.take(part, plan)
 
     def urgency(index: int) -> float:
-        return reference[index] * MEASURED_ONCE_MORE ** visits[index]
+        return max(chunk.reference_seconds for chunk in chunks[index]) * MEASURED_ONCE_MORE ** visits[index]
 
     start = time.perf_counter()
     total = round(plan.limit_seconds)
@@ -162,33 +227,46 @@ def _run(plan: Plan, *, progress: bool) -> Raw:
             run(index)
             bar.update(min(round(time.perf_counter() - start), total) - bar.n)
         while time.perf_counter() - start < plan.limit_seconds:
-            index = max(range(len(jobs)), key=urgency)
-            run(index)
-            visits[index] += 1
+            run(max(range(len(jobs)), key=urgency))
             bar.update(min(round(time.perf_counter() - start), total) - bar.n)
-    return {key: _summary(key, [s for m in runs for s in m.samples_seconds]) for key, runs in taken.items()}
+    return _summaries([chunk for parts in chunks for chunk in parts], machine)
 
 
-def _take(batch: Batch, plan: Plan, taken: dict[Key, list[Measurement]]) -> float:
-    """Measure one batch and add its samples to `taken`; return the best time of the reference beside it."""
-    batch[REFERENCE] = reference_call
-    known = {key: taken[key][0].calls_per_sample for key in batch} if all(key in taken for key in batch) else None
-    measured = measure_calls(
-        batch,
-        seconds=plan.seconds_per_probe,
-        least=plan.least_samples,
-        warm_up_seconds=plan.seconds_per_probe,
-        repeats=known,
-    )
-    for key, measurement in measured.items():
-        taken.setdefault(key, []).append(measurement)
-    return measured[REFERENCE].best_seconds
+def _parts(batch: Batch) -> list[Batch]:
+    """Split a batch into chunks; what passes through memory is alone, for others would push it out of the caches."""
+    keys = list(batch)
+    size = 1 if keys[0][0] in PLACED else CHUNK
+    return [{key: batch[key] for key in keys[i : i + size]} for i in range(0, len(keys), size)]
 
 
-def _summary(key: Key, samples: list[float]) -> Probe:
-    """Reduce the samples of all passes."""
+def _fastest(chunks: Iterable[Sequence[_Chunk]]) -> float:
+    """Return the best time of the reference so far."""
+    return min((chunk.reference_seconds for parts in chunks for chunk in parts), default=math.inf)
+
+
+def _summaries(chunks: Sequence[_Chunk], machine: Machine) -> Raw:
+    """Reduce the samples of each probe.
+
+    Where the reference beside it was never as fast as elsewhere, the probe is taken to have been slower with the core.
+    """
+    fastest = _fastest([chunks])
+    found: dict[Key, Probe] = {}
+    reference: list[float] = []
+    for chunk in chunks:
+        slowdown = 1 + (chunk.reference_seconds / fastest - 1) * PUT_RIGHT
+        for key, samples in chunk.samples.items():
+            if key == REFERENCE:
+                reference += samples
+            else:
+                found[key] = _summary(key, samples, probe_slowdown(key, machine, slowdown))
+    found[REFERENCE] = _summary(REFERENCE, reference)
+    return found
+
+
+def _summary(key: Key, samples: Sequence[float], slowdown: float = 1.0) -> Probe:
+    """Reduce the samples of one probe, of which the best was so much slower than at full speed."""
     quartile = statistics.quantiles(samples, n=4, method="inclusive")[0]
-    return Probe(key, min(samples), statistics.median(samples), quartile)
+    return Probe(key, min(samples) / slowdown, statistics.median(samples) / slowdown, quartile / slowdown)
 
 
 def fit(raw: Raw, *, quick: bool, duration_seconds: float) -> Calibration:
@@ -219,6 +297,7 @@ def fit(raw: Raw, *, quick: bool, duration_seconds: float) -> Calibration:
         python_call_seconds=raw["python call",].best_seconds,
         view_seconds=raw["view",].best_seconds,
         overlaps=_overlaps(raw, by_name, streams),
+        rates=_rates(raw),
         probes=tuple(raw.values()),
     )
 
@@ -236,16 +315,50 @@ def _ceilings(raw: Raw) -> tuple[Ceiling, ...]:
         totals.setdefault((operation, dtype), []).append((n, samples.best_seconds))
     found = []
     for (operation, dtype), points in totals.items():
-        (small, tiny), (large, many) = min(points), max(points)
-        element = max((many - tiny) / (large - small), 0.0)
-        call = max(tiny - small * element, 0.0)
-        for variant in (operation, f"{operation}:axis0"):
-            short_rows = rows.get((variant, dtype))
-            if short_rows is None and variant != operation:
-                continue
-            row = 0.0 if short_rows is None else max((short_rows - call - element * ROWS[0] * ROWS[1]) / ROWS[0], 0.0)
-            found.append(Ceiling(variant, dtype, call, element, row))
+        whole = _ceiling(operation, dtype, sorted(points))
+        found.append(replace(whole, row_seconds=_row_seconds(whole, rows.get((operation, dtype)))))
+        down = f"{operation}:axis0"
+        if (down, dtype) in rows:
+            added = totals.get((operation.partition(".")[0], dtype), points)  # rows are added to rows as arrays are
+            whole = replace(_ceiling(down, dtype, sorted(added)), call_seconds=whole.call_seconds)
+            found.append(replace(whole, row_seconds=_row_seconds(whole, rows[down, dtype])))
     return tuple(found)
+
+
+def _ceiling(operation: str, dtype: str, points: Sequence[tuple[int, float]]) -> Ceiling:
+    """Cost of a call, of getting up to speed, and of an element, from totals by number of elements."""
+    (small, tiny), (middle, several), (large, many) = points[0], points[-2], points[-1]
+    element = max((many - several) / (large - middle), 0.0)
+    call = max(tiny - small * element, 0.0)
+    ramp = max(several - call - middle * element, 0.0) if middle > small else 0.0
+    return Ceiling(operation, dtype, call, element, ramp_seconds=ramp)
+
+
+def _row_seconds(ceiling: Ceiling, short_rows: float | None) -> float:
+    """Cost of starting a row, from the total of an array in short ones."""
+    if short_rows is None:
+        return 0.0
+    height, width = ROWS
+    rest = short_rows - ceiling.call_seconds - ceiling.element_seconds * height * width
+    return max(rest / height, 0.0)
+
+
+def _rates(raw: Raw) -> tuple[Rate, ...]:
+    """Cost of the call from the least work, of a unit of it at each larger working set."""
+    curves: dict[tuple[str, str], list[tuple[int, int, float]]] = {}
+    for (_, name, dtype, working_set, units), probe in _of(raw, "function"):
+        curves.setdefault((name, dtype), []).append((working_set, units, probe.best_seconds))
+    return tuple(_rate(name, dtype, sorted(points)) for (name, dtype), points in curves.items() if len(points) > 1)
+
+
+def _rate(name: str, dtype: str, points: list[tuple[int, int, float]]) -> Rate:
+    (_, little, least), (_, more, longer) = points[:2]
+    call = max(least - little * max(longer - least, 0.0) / (more - little), 0.0)
+    sizes, each = [], []
+    for working_set, units, seconds in points[1:]:
+        sizes.append(working_set)
+        each.append(max(seconds - call, seconds * 0.05) / units)
+    return Rate(name, dtype, call, tuple(sizes), tuple(each))
 
 
 _STREAM_OPERATION = {
@@ -255,6 +368,7 @@ _STREAM_OPERATION = {
     "in place + read": "minimum",
     "reduce": "maximum.reduce",
     "strided": "multiply:scalar",
+    "strided far": "multiply:scalar",
     "gather": "take",
 }
 """The operation whose call cost is inside each stream's total."""
@@ -277,9 +391,24 @@ def _streams(raw: Raw, ceilings: Mapping[tuple[str, str], Ceiling]) -> tuple[Str
 
 def _stream(shape: str, points: list[tuple[int, float, float]]) -> Stream:
     """Return the curve through the points, never falling."""
-    per_byte = list(accumulate((p for _, p, _ in reversed(points)), min))[::-1]
-    sizes, _, spreads = zip(*points, strict=True)
-    return Stream(shape, sizes, tuple(per_byte), spreads)
+    sizes, per_byte, spreads = zip(*points, strict=True)
+    return Stream(shape, sizes, tuple(never_falling(per_byte)), spreads)
+
+
+def never_falling(measured: Sequence[float]) -> list[float]:
+    """Return the rising sequence that is closest to the logarithms of what was measured (pool adjacent violators).
+
+    >>> [round(each, 3) for each in never_falling([1.0, 4.0, 1.0, 8.0])]
+    [1.0, 2.0, 2.0, 8.0]
+    """
+    pools: list[tuple[float, int]] = []  # (mean logarithm, how many)
+    for value in measured:
+        mean, count = math.log(value), 1
+        while pools and pools[-1][0] > mean:
+            earlier, members = pools.pop()
+            mean, count = (mean * count + earlier * members) / (count + members), count + members
+        pools.append((mean, count))
+    return [math.exp(mean) for mean, count in pools for _ in range(count)]
 
 
 def _bandwidths(raw: Raw) -> tuple[Bandwidth, ...]:
@@ -312,12 +441,13 @@ def _overlaps(raw: Raw, ceilings: Mapping[tuple[str, str], Ceiling], streams: Se
         moved = count * STREAM_BYTES_PER_ELEMENT["1R1W"]
         memory = moved * interpolate(moved, curve.working_set_bytes, curve.seconds_per_byte)
         took = samples.best_seconds - ceiling.call_seconds
-        found.append(Overlap(operation.split(":")[0], _exponent(count * ceiling.element_seconds, memory, took)))
+        exponent = _exponent(count * ceiling.element_seconds, memory, took)
+        found.append(Overlap(operation.split(":")[0], exponent, moved))
     return tuple(found)
 
 
 def _exponent(arithmetic: float, memory: float, together: float) -> float:
-    """Find p such that (arithmetic^p + memory^p)^(1/p) comes closest to the time together; between 1 and 8."""
+    """Find p such that (arithmetic^p + memory^p)^(1/p) comes closest to the time together; between 0.7 and 8."""
     longer, shorter = max(arithmetic, memory), min(arithmetic, memory)
-    exponents = [1 + step / 20 for step in range(141)]
+    exponents = [0.7 + step / 20 for step in range(147)]
     return min(exponents, key=lambda p: abs(longer * (1 + (shorter / longer) ** p) ** (1 / p) - together))

@@ -6,7 +6,7 @@ import math
 import operator
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -23,15 +23,22 @@ from accel.measurement import (
     reference_call,
 )
 from accel.measurement import threads as limited
-from accel.prediction import predict
+from accel.prediction import predict_trace, timed_trace
 from accel.records import Record
+from accel.speed import FULL_SPEED, Speed, at_speed, speed_from
+from accel.tracing.operations import Trace
 
 __all__ = ["Comparison", "Row", "compare", "measure_at_full_speed", "sweep"]
 
 REFERENCE: Final = ("reference",)
-"""Among the functions measured, the one that tells the machine's speed. No function has this name: theirs are str."""
-REFERENCE_REPEATS = 1000
-"""Calls that fill a sample, about a millisecond."""
+"""With the name of a function, the key of the reference measured beside it."""
+SAMPLE_SECONDS = 2.5e-4
+"""On a shared machine, times at full speed may last for less than a millisecond, but there are many of them."""
+LONGEST_REFERENCE_SECONDS = 0.02
+FEWEST_REFERENCES = 100
+KEPT_SAMPLES = 201
+AS_CALIBRATED = 1.03
+"""A slowdown below this is within the spread of the reference itself."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,11 @@ class Row(Record):
     """What limits the call: ``"L2 bandwidth"``, ``"tanh"``, ``"peak"``, ``"dispatch overhead"``, ``"interpreter"``…"""
     textbook_seconds: float
     """The plain roofline: max(FLOPs / peak, bytes of arguments and result / DRAM bandwidth)."""
+    slowdown: float = 1.0
+    """How many times slower than at its calibration the machine ran while this was measured: `predicted_seconds` is for
+    that speed."""
+    full_speed_seconds: float | None = None
+    """The prediction for the machine as fast as when it was calibrated."""
 
     @property
     def measured_seconds(self) -> float:
@@ -82,18 +94,20 @@ class Comparison(Record):
     taken_at: str
     """Local time, ISO 8601 with the UTC offset."""
     slowdown: float
-    """How many times slower than at its calibration the machine was at best while this was measured."""
+    """How many times slower than at its calibration the machine was during the slowest of the rows."""
     rows: tuple[Row, ...]
 
     @property
     def is_at_full_speed(self) -> bool:
-        """Whether the machine was seen as fast as when it was calibrated, which predictions are for."""
+        """Whether the machine was seen as fast as when it was calibrated."""
         return self.slowdown <= FAST_PHASE
 
     @property
     def speed_note(self) -> str:
-        """Say how much slower than at its calibration the machine ran; empty where it did not."""
-        return "" if self.is_at_full_speed else f"the machine ran {self.slowdown:.1f} times slower than when calibrated"
+        """Say how much slower than when calibrated the machine ran, and is predicted to run; empty where it did not."""
+        if self.is_at_full_speed:
+            return ""
+        return f"the machine ran {self.slowdown:.1f} times slower than when calibrated, and is predicted to"
 
     def named(self, name: str) -> tuple[Row, ...]:
         """Return the rows of one function, in order of size; raise KeyError where there are none."""
@@ -115,9 +129,12 @@ def compare(
     machine: Machine | None = None,
     threads: int = 1,
     seconds: float = 0.4,
-    patience_seconds: float = 1.5,
+    patience_seconds: float = 0.5,
 ) -> Comparison:
-    """Predict each function, then measure them interleaved, on the same arrays.
+    """Predict each function and measure them interleaved, on the same arrays.
+
+    Predictions come from the calibration, and are for the machine at the speed it had meanwhile: a small reference call
+    beside each function tells it. What they would be at full speed stands in `Row.full_speed_seconds`.
 
     Parameters
     ----------
@@ -164,11 +181,11 @@ def sweep(
     machine: Machine | None = None,
     threads: int = 1,
     seconds: float = 0.2,
-    patience_seconds: float = 1.5,
+    patience_seconds: float = 0.5,
 ) -> Comparison:
     """Predict and measure functions over a range of sizes; `make_arrays(size)` returns their arguments.
 
-    Predictions are made before anything of that size is measured.
+    Functions are traced before anything of that size is measured, and predicted as `compare` says.
 
     Parameters
     ----------
@@ -207,31 +224,36 @@ def sweep(
         machine = this_machine()
     allocator.settle()
     rows: list[Row] = []
-    slowdowns: list[float] = []
     for size in sizes:
         arrays = _arguments(make_arrays(size))
-        predictions = {
-            name: predict(function, *arrays, machine=machine, threads=threads) for name, function in named.items()
-        }
+        traces = {name: timed_trace(function, tuple(arrays), {}) for name, function in named.items()}
         calls = {name: partial(function, *arrays) for name, function in named.items()}
-        measured, slowdown = measure_at_full_speed(calls, machine, threads, seconds, patience_seconds)
-        slowdowns.append(slowdown)
-        rows += [
-            Row(
-                name=name,
-                size=size,
-                cost=predicted.cost,
-                measured=measured[name],
-                predicted_seconds=predicted.seconds,
-                predicted_low_seconds=predicted.low_seconds,
-                predicted_high_seconds=predicted.high_seconds,
-                bound_by=predicted.bound_by,
-                textbook_seconds=predicted.textbook_seconds,
-            )
-            for name, predicted in predictions.items()
-        ]
+        measured, speeds = measure_at_full_speed(calls, machine, threads, seconds, patience_seconds)
+        rows += [_row(name, size, traces[name], measured[name], machine, threads, speeds[name]) for name in named]
     taken_at = datetime.now().astimezone().isoformat(timespec="seconds")
-    return Comparison(str(machine), threads, taken_at, max(slowdowns, default=1.0), tuple(rows))
+    slowest = max((row.slowdown for row in rows), default=1.0)
+    return Comparison(str(machine), threads, taken_at, slowest, tuple(rows))
+
+
+def _row(
+    name: str, size: int, traced: Trace, measured: Measurement, machine: Machine, threads: int, speed: Speed
+) -> Row:
+    """Predict a function at the speed of its measurement, and put both together."""
+    predicted = predict_trace(traced, at_speed(machine, speed), threads=threads)
+    at_best = predicted if speed == FULL_SPEED else predict_trace(traced, machine, threads=threads)
+    return Row(
+        name=name,
+        size=size,
+        cost=predicted.cost,
+        measured=measured,
+        predicted_seconds=predicted.seconds,
+        predicted_low_seconds=predicted.low_seconds,
+        predicted_high_seconds=predicted.high_seconds,
+        bound_by=predicted.bound_by,
+        textbook_seconds=at_best.textbook_seconds,
+        slowdown=speed.core,
+        full_speed_seconds=at_best.seconds,
+    )
 
 
 def _whole_number(size: Any) -> int:
@@ -263,28 +285,56 @@ def measure_at_full_speed(
     *,
     repeats: Mapping[str, int] | None = None,
     **options: Any,
-) -> tuple[dict[str, Measurement], float]:
-    """Measure until the machine was seen at the speed it was calibrated at, or patience ends; return that slowdown.
+) -> tuple[dict[str, Measurement], dict[str, Speed]]:
+    """Measure until the machine was seen at the speed it was calibrated at, or patience ends; return the speed of each.
 
-    `repeats` and `options` are those of `measure_calls`.
+    Beside the samples of each call are samples of the reference that last as long: a short one may find the machine at
+    full speed where a long one only finds a mixture. `repeats` and `options` are those of `measure_calls`.
     """
-    all_calls: dict[Hashable, Callable[[], Any]] = {REFERENCE: reference_call}
-    all_calls.update(calls.items())
-    known: dict[Hashable, int] | None = None
-    if repeats is not None:
-        known = {REFERENCE: REFERENCE_REPEATS}
-        known.update(repeats.items())
     full_speed = machine.roofs.reference_seconds
     start = time.perf_counter()
     with limited(thread_count):
-        measured = measure_calls(all_calls, seconds=seconds, repeats=known, **options)
-        known = {name: m.calls_per_sample for name, m in measured.items()}
-        while (
-            measured[REFERENCE].best_seconds > FAST_PHASE * full_speed
-            and time.perf_counter() - start < patience_seconds
+        known = _sample_lengths(calls, full_speed, repeats, options.get("before"))
+        beside: dict[Hashable, Callable[[], Any]] = {}
+        for name, call in calls.items():
+            beside[REFERENCE, name] = reference_call
+            beside[name] = call
+        measured = measure_calls(beside, seconds=seconds / 2, repeats=known, **options)
+        while time.perf_counter() - start < patience_seconds and any(
+            _slowdown(measured, name, full_speed) > FAST_PHASE for name in calls
         ):
-            again = measure_calls(all_calls, seconds=seconds, repeats=known, **options)
-            if again[REFERENCE].best_seconds < measured[REFERENCE].best_seconds:
-                measured = {name: m.joined(again[name]) for name, m in measured.items()}
-    slowdown = measured.pop(REFERENCE).best_seconds / full_speed
-    return {name: measured[name] for name in calls}, slowdown
+            again = measure_calls(beside, seconds=seconds / 2, repeats=known, **options)
+            measured = {name: m.joined(again[name]) for name, m in measured.items()}
+    speeds = {name: speed_from(machine, _slowdown(measured, name, full_speed)) for name in calls}
+    return {name: _thinned(measured[name]) for name in calls}, speeds
+
+
+def _slowdown(measured: Mapping[Hashable, Measurement], name: str, full_speed_seconds: float) -> float:
+    """Return how slow the machine was at best beside a function; as calibrated where the difference is noise."""
+    slowdown = measured[REFERENCE, name].best_seconds / full_speed_seconds
+    return slowdown if slowdown > AS_CALIBRATED else 1.0
+
+
+def _sample_lengths(
+    calls: Mapping[str, Callable[[], Any]],
+    reference_seconds: float,
+    repeats: Mapping[str, int] | None,
+    before: Mapping[str, Callable[[], Any]] | None,
+) -> dict[Hashable, int]:
+    """Return how many calls fill a sample of each function, and of the reference beside it."""
+    known: dict[Hashable, int] = {}
+    first = measure_calls(calls, seconds=0.0, least=1, sample_seconds=SAMPLE_SECONDS, repeats=repeats, before=before)
+    for name, measurement in first.items():
+        known[name] = measurement.calls_per_sample
+        lasts = min(measurement.best_seconds * measurement.calls_per_sample, LONGEST_REFERENCE_SECONDS)
+        known[REFERENCE, name] = max(math.ceil(lasts / reference_seconds), FEWEST_REFERENCES)
+    return known
+
+
+def _thinned(measurement: Measurement) -> Measurement:
+    """Return the measurement with at most as many samples as describe their distribution, best and worst among them."""
+    samples = sorted(measurement.samples_seconds)
+    if len(samples) <= KEPT_SAMPLES:
+        return measurement
+    places = (round(i * (len(samples) - 1) / (KEPT_SAMPLES - 1)) for i in range(KEPT_SAMPLES))
+    return replace(measurement, samples_seconds=tuple(samples[place] for place in places))

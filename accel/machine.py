@@ -23,11 +23,14 @@ __all__ = [
     "Overlap",
     "Peak",
     "Probe",
+    "Rate",
     "Stream",
     "interpolate",
 ]
 
-SCHEMA = 5
+RAMP_ELEMENTS = 512
+"""Elements after which a vector loop runs at its full rate."""
+SCHEMA = 6
 """Raised by one whenever a field of a saved machine changes its meaning, so that older files are measured anew."""
 
 
@@ -104,6 +107,8 @@ class Ceiling(Record):
     element_seconds: float
     row_seconds: float = 0.0
     """Extra for each inner loop started (each row of a broadcast or of a reduction)."""
+    ramp_seconds: float = 0.0
+    """What getting up to speed costs a loop of `RAMP_ELEMENTS` or more, beyond the call; shorter ones in proportion."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +117,24 @@ class CallCost(Record):
 
     name: str
     kind: str
-    """``"function"``, ``"method"``, or ``"operator"`` for a ufunc with a Python number, as in ``x * 2.0``."""
+    """``"function"`` or ``"method"``. Of the ufunc ``"multiply"``, what makes its call dearer than a plain one:
+    ``"number"`` for a Python number, as in ``x * 2.0``, ``"scalar"`` for a NumPy scalar, ``"broadcast"`` for arrays of
+    different shapes, ``"cast"`` for different dtypes."""
     seconds: float
+
+
+@dataclass(frozen=True)
+class Rate(Record):
+    """What a NumPy function takes that is no plain pass over its operands, such as `sort` or `take`, by working set."""
+
+    operation: str
+    """Its name in a trace; ``"take:mask"`` and the like where it is called in ways that differ."""
+    dtype: str
+    call_seconds: float
+    working_set_bytes: tuple[int, ...]
+    """Bytes of operands and result."""
+    seconds_per_unit: tuple[float, ...]
+    """For each element of the largest operand or result; for each counted FLOP where the work grows otherwise."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +143,10 @@ class Overlap(Record):
 
     operation: str
     exponent: float
-    """p in (arithmetic^p + memory^p)^(1/p): 1 where the two add up, large where the longer is all that shows."""
+    """p in (arithmetic^p + memory^p)^(1/p): 1 where the two add up, large where the longer is all that shows, below 1
+    where they hinder each other."""
+    working_set_bytes: int = 0
+    """Where it was measured."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +215,7 @@ class Calibration(Record):
     """One slice of an array that moves no data: ``x[i:j]``."""
     overlaps: tuple[Overlap, ...]
     """By operation, measured out of cache."""
+    rates: tuple[Rate, ...] = ()
     probes: tuple[Probe, ...] = ()
     """The totals that all of the above was fitted to, so that a later calibration can add to them."""
 

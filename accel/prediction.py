@@ -8,10 +8,11 @@ was measured for passes of the same shape.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from accel.argument_copies import Arguments
 from accel.cost import Cost
 from accel.machine import Machine
 from accel.measurement import format_seconds
@@ -20,7 +21,8 @@ from accel.records import Record
 from accel.reuse import ReuseStack, piece_of
 from accel.roofline import textbook_seconds
 from accel.tracing import trace
-from accel.tracing.operations import Op, Trace
+from accel.tracing.operations import Buffer, Op, Trace
+from accel.tracing.timing import clock_seconds
 
 REPEATED_RUNS = 5
 FOLLOWED_OPS = 1000
@@ -117,39 +119,80 @@ def timed_trace(function: Callable[..., Any], arrays: tuple[Any, ...], keywords:
     return with_opaque_timed(trace(function, *arrays, **keywords), function, arrays, keywords)
 
 
-def with_opaque_timed(
-    traced: Trace, function: Callable[..., Any], arrays: tuple[Any, ...], keywords: dict[str, Any]
-) -> Trace:
-    """Time a few untraced runs to learn how much time goes by that no NumPy call of the trace explains.
-
-    The traced run says only that there is such time: tracing makes everything around the calls slower as well. A
-    function that changes its arguments is not run again.
-    """
-    if traced.shapes_only or _changes_arguments(traced) or not any(op.kind == "opaque" for op in traced.ops):
-        return traced
-    before = [_seconds(function, arrays, keywords) for _ in range(REPEATED_RUNS)]
-    visible = min(_visible_seconds(trace(function, *arrays, **keywords)) for _ in range(REPEATED_RUNS))
-    after = [_seconds(function, arrays, keywords) for _ in range(REPEATED_RUNS)]  # a slow phase may lie on one of them
-    return _with_hidden(traced, min(before + after) - min(visible, _visible_seconds(traced)))
-
-
-def _visible_seconds(traced: Trace) -> float:
-    """Return the time within the calls that a trace saw."""
-    return sum(op.seconds for op in traced.ops if op.kind != "opaque")
-
-
-def _with_hidden(traced: Trace, seconds: float) -> Trace:
-    """Return the trace with this much unexplained time, all in the row where most of it was found."""
-    opaque = max((op for op in traced.ops if op.kind == "opaque"), key=lambda op: op.seconds)
-    visible = tuple(op for op in traced.ops if op.kind != "opaque")
-    found = replace(traced, ops=(*visible, replace(opaque, seconds=seconds)) if seconds > 0 else visible)
+def _with_ops(traced: Trace, ops: tuple[Op, ...]) -> Trace:
+    """Return the trace with other ops, and the result that it has."""
+    found = replace(traced, ops=ops)
     if traced.has_result:
         found.__dict__["_result"] = traced.result
     return found
 
 
+def with_opaque_timed(
+    traced: Trace, function: Callable[..., Any], arrays: tuple[Any, ...], keywords: dict[str, Any]
+) -> Trace:
+    """Time a few untraced runs to learn how much time goes by that no NumPy call of the trace explains.
+
+    The traced run says only that there is such time: tracing makes everything around the calls slower as well, and
+    a first run is slower than all others. Each run of a function that changes its arguments begins from the values
+    that they had after the first, and they have them again in the end. A function that changes arrays it was not given
+    is not run again.
+    """
+    unknown = any(op.kind == "opaque" or op.opaque for op in traced.ops)
+    if traced.shapes_only or not unknown or _changes_others(traced):
+        return traced
+    names = [str(i) for i in range(len(arrays))]
+    kept = Arguments(names, arrays, keywords) if _changes_arguments(traced) else None
+
+    def restored() -> None:
+        if kept is not None:
+            kept.restore()
+
+    def run() -> float:
+        restored()
+        return _seconds(function, arrays, keywords)
+
+    def run_traced() -> Trace:
+        restored()
+        return replace(trace(function, *arrays, **keywords))  # without its result, which may be large
+
+    before = [run() for _ in range(REPEATED_RUNS)]
+    traces = [run_traced() for _ in range(REPEATED_RUNS)]
+    after = [run() for _ in range(REPEATED_RUNS)]  # a slow phase may lie on one of them
+    restored()
+    calls = _fastest_calls(traced, traces)
+    return _with_hidden(traced, calls, min(before + after) - sum(calls))
+
+
+def _fastest_calls(traced: Trace, traces: Sequence[Trace]) -> list[float]:
+    """Return the least time of each call that a trace saw; the calls of the fastest run where the runs differ."""
+    own = clock_seconds()
+    times = [[max(op.seconds - own, 0.0) for op in each.ops if op.kind != "opaque"] for each in (traced, *traces)]
+    if len({len(each) for each in times}) > 1:
+        return min(times[1:], key=sum)
+    return [min(each) for each in zip(*times, strict=True)]
+
+
+def _with_hidden(traced: Trace, calls: Sequence[float], seconds: float) -> Trace:
+    """Return the trace with the times of its calls, and the unexplained time in the row where most of it was found."""
+    opaque = max((op for op in traced.ops if op.kind == "opaque"), key=lambda op: op.seconds, default=None)
+    visible = [op for op in traced.ops if op.kind != "opaque"]
+    if len(calls) == len(visible):
+        visible = [replace(op, seconds=least) if op.opaque else op for op, least in zip(visible, calls, strict=True)]
+    rest = [replace(opaque, seconds=seconds)] if opaque is not None and seconds > 0 else []
+    return _with_ops(traced, (*visible, *rest))
+
+
+def _written(traced: Trace) -> Iterator[Buffer]:
+    return (traced.buffers[r.buffer] for op in traced.ops for r in op.results if not traced.buffers[r.buffer].created)
+
+
 def _changes_arguments(traced: Trace) -> bool:
-    return any(not traced.buffers[result.buffer].created for op in traced.ops for result in op.results)
+    return any(True for _ in _written(traced))
+
+
+def _changes_others(traced: Trace) -> bool:
+    """Whether arrays are written that are no arguments."""
+    return any(buffer.label.startswith("array ") for buffer in _written(traced))
 
 
 def _seconds(function: Callable[..., Any], arrays: tuple[Any, ...], keywords: dict[str, Any]) -> float:

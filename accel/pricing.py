@@ -10,26 +10,49 @@ from functools import cached_property
 
 import numpy as np
 
-from accel.machine import Ceiling, Machine, MatmulRate, interpolate
+from accel.function_probes import STREAMING
+from accel.machine import RAMP_ELEMENTS, Ceiling, Machine, Rate, interpolate
+from accel.product_model import ProductModel
+from accel.rates import rate_name, units
 from accel.reuse import LINE_BYTES, piece_of
+from accel.steps import accesses
 from accel.tracing.operations import Op, Operand
 
 __all__ = ["Price", "PriceList"]
 
 SCALAR = ":scalar"
-PYTHON_NUMBERS = frozenset({"int", "float", "bool"})
+STACKED = (4, 4, 4)
+"""The products of which a stack was measured."""
+PYTHON_NUMBERS = frozenset({"int", "float", "bool", "complex"})
 RESERVES = frozenset({"empty"})
 GATHERS = frozenset({"take"})
-NEAREST = 0.05
-"""Squared distance between shapes, in octaves, below which a measured product is as good as the shape itself."""
+COPIES = frozenset({"astype", "copy", "setitem", "copyto", "ascontiguousarray"})
+SUMMARIES = frozenset({"argmax", "var", "std"})
+"""Functions with a rate that start a loop for each element of their result."""
+FAR_BYTES = 256
+"""Steps beyond this find no prefetched line (`accel.probes.FAR_LINES`)."""
+CONFLICT_BYTES = 2048
+"""Lines that are a multiple of this apart share a few sets of a cache."""
 PROXIES = {
     "less": "greater", "less_equal": "greater", "greater_equal": "greater", "equal": "greater", "not_equal": "greater",
-    "floor_divide": "divide", "remainder": "divide", "reciprocal": "divide", "positive": "copy", "fmax": "maximum",
-    "fmin": "minimum", "exp2": "exp", "expm1": "exp", "sinh": "exp", "cosh": "exp", "log2": "log", "log10": "log",
-    "log1p": "log", "arctan": "cos", "arctan2": "cos", "tan": "cos", "floor": "rint", "ceil": "rint", "trunc": "rint",
+    "true_divide": "divide", "positive": "copy", "conjugate": "copy", "fill": "copy", "fmax": "maximum",
+    "fmin": "minimum", "cosh": "sinh", "arcsinh": "log1p", "arccosh": "log1p", "arctanh": "log1p",
+    "arccos": "arcsin", "logaddexp2": "logaddexp", "ceil": "floor", "trunc": "floor", "isinf": "isfinite",
+    "signbit": "isnan", "copysign": "sign", "fabs": "absolute", "divmod": "floor_divide",
+    "bitwise_or": "bitwise_and", "bitwise_xor": "bitwise_and", "right_shift": "left_shift", "invert": "negative",
+    "logical_or": "logical_and", "logical_xor": "logical_and", "float_power": "power",
     "multiply.reduce": "add.reduce", "minimum.reduce": "maximum.reduce", "mean": "add.reduce",
 }  # fmt: skip
 """Operations priced as one that was measured and does the same kind of work."""
+OF_TRUTHS = {
+    "bitwise_and": "logical_and", "bitwise_or": "logical_and", "bitwise_xor": "logical_and", "invert": "logical_not",
+    "multiply": "logical_and", "add": "logical_and",
+}  # fmt: skip
+"""Operations that are logical ones where the operands are truth values."""
+SIMILAR_DTYPES = {
+    "uint32": "int32", "uint64": "int64", "int16": "int32", "uint16": "int32", "int8": "uint8",
+    "complex64": "complex128",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,10 +100,9 @@ class PriceList:
         self._roofs = machine.roofs
         self._ceilings = {(c.operation, c.dtype): c for c in self._roofs.ceilings}
         self._streams = {stream.shape: stream for stream in self._roofs.streams}
-
+        self._rates = {(rate.operation, rate.dtype): rate for rate in self._roofs.rates}
         self._calls = {(call.name, call.kind): call.seconds for call in self._roofs.calls}
-        self._overlaps = {overlap.operation: overlap.exponent for overlap in self._roofs.overlaps}
-        self._usual_overlap = statistics.median(self._overlaps.values())
+        self._usual_overlap = statistics.median(overlap.exponent for overlap in self._roofs.overlaps)
 
     @property
     def largest_working_set_bytes(self) -> int:
@@ -91,21 +113,55 @@ class PriceList:
         """Price a call whose operands and results were last touched at these distances (in order, bytes)."""
         if op.opaque or op.kind == "declared":
             return self._declared(op)
+        name = rate_name(op)
+        if rate := self._rate(name, op.dtype):
+            return self._by_rate(op, name, rate, distances)
         memory, level, spread = self._memory(op, distances)
         overhead, arithmetic, name = self._work(op)
         if op.name in RESERVES:  # touches nothing yet
             memory = arithmetic = 0.0
-        if (wrapped := self._call_seconds(op)) is not None:
-            overhead = wrapped * op.count
+        else:
+            arithmetic = max(arithmetic, self._column_seconds(op, distances))
         return Price(
             overhead_seconds=overhead + op.views * self._roofs.view_seconds,
             arithmetic_seconds=arithmetic,
             memory_seconds=memory,
             pages_seconds=self._pages(op),
-            overlap_exponent=self._overlap(op),
+            overlap_exponent=self._overlap(op, max(distances, default=0.0)),
             uncertainty_fraction=spread,
             level=level,
             arithmetic_name=name,
+        )
+
+    def _rate(self, name: str, dtype: str) -> Rate | None:
+        """Return the measured rate of a function, for the dtype or else for one as wide."""
+        close = "float32" if np.dtype(dtype).itemsize <= 4 else "float64"
+        for kind in (dtype, close, "float32", "float64", "bool"):
+            if found := self._rates.get((name, kind)):
+                return found
+        return None
+
+    def _by_rate(self, op: Op, name: str, rate: Rate, distances: Sequence[float]) -> Price:
+        """Price a function that was measured as a whole, at the working set that its operands were last seen at."""
+        at = min(max(distances, default=0.0), self.largest_working_set_bytes)
+        memory = 0.0
+        if name in STREAMING:
+            memory, _, _ = self._memory(op, distances)
+            seconds = units(op, name) * min(rate.seconds_per_unit)
+        else:
+            seconds = units(op, name) * interpolate(at, rate.working_set_bytes, rate.seconds_per_unit)
+        if name in SUMMARIES:
+            seconds += self._row_seconds("add.reduce", op.dtype) * sum(result.size for result in op.results)
+        call = self._calls.get((name, op.kind), rate.call_seconds)
+        return Price(
+            overhead_seconds=call * op.count + op.views * self._roofs.view_seconds,
+            arithmetic_seconds=seconds,
+            memory_seconds=memory,
+            pages_seconds=self._pages(op) if name in STREAMING else 0.0,
+            overlap_exponent=math.inf,
+            uncertainty_fraction=self._roofs.spread_fraction,
+            level=self.machine.level_of(at),
+            arithmetic_name=op.name,
         )
 
     def _work(self, op: Op) -> tuple[float, float, str]:
@@ -121,22 +177,41 @@ class PriceList:
         """Return the time of the loops of `einsum`, which are NumPy's own: a multiply-add for each 2 FLOPs."""
         return self._ceiling("multiply", op.dtype).element_seconds * op.cost.flops / 2
 
-    def _call_seconds(self, op: Op) -> float | None:
-        """Return what calling this function or method costs, where that was measured apart from the work it does."""
-        kind = op.kind
-        if kind == "ufunc" and any(scalar.dtype in PYTHON_NUMBERS for scalar in op.scalars):
-            return self._calls.get(("multiply", "operator"))
-        return self._calls.get((op.name, kind))
+    def _call_seconds(self, op: Op, plain: float) -> float:
+        """Return what it costs to call this function or method, or to call a ufunc on operands such as these."""
+        if op.kind != "ufunc":
+            reduction = "add.reduce" if ".reduce" in op.name else op.name
+            return self._calls.get((op.name, op.kind), self._calls.get((reduction, op.kind), plain))
+        if "." in op.name:
+            return plain
+        shapes = {array.shape for array in (*op.operands, *op.results)}
+        dearer = {
+            "number": any(scalar.dtype in PYTHON_NUMBERS for scalar in op.scalars),
+            "scalar": any(scalar.dtype not in PYTHON_NUMBERS for scalar in op.scalars),
+            "broadcast": op.rows > 1 or len(shapes) > 1,
+            "cast": op.casts,
+        }
+        return plain + sum(self._extra_seconds(kind) for kind, applies in dearer.items() if applies)
 
-    def _overlap(self, op: Op) -> float:
-        """Return how well arithmetic and traffic of a call overlap.
+    def _extra_seconds(self, kind: str) -> float:
+        """Return how much dearer a call with such operands is than a plain one."""
+        found, plain = (self._calls.get(("multiply", each)) for each in (kind, "plain"))
+        return max(found - plain, 0.0) if found is not None and plain is not None else 0.0
+
+    def _overlap(self, op: Op, distance_bytes: float) -> float:
+        """Return how well arithmetic and traffic of a call overlap, as was measured closest to this working set.
 
         Where loads and stores are all the work, the measured curve has the arithmetic in it, and the longer one counts.
         """
         if op.product:
             return self._usual_overlap
         name = PROXIES.get(op.name, op.name)
-        return self._overlaps.get(name, math.inf)
+        known = [overlap for overlap in self._roofs.overlaps if overlap.operation in (op.name, name)]
+        if not known and op.cost.special:
+            known = [overlap for overlap in self._roofs.overlaps if overlap.operation == "exp"]
+        at = math.log(max(min(distance_bytes, self.largest_working_set_bytes), 1))
+        nearest = min(known, key=lambda o: abs(math.log(max(o.working_set_bytes, 1)) - at), default=None)
+        return math.inf if nearest is None else nearest.exponent
 
     def _declared(self, op: Op) -> Price:
         """Price a compiled kernel by its declared cost, an opaque stretch by the time it took in the trace."""
@@ -164,6 +239,8 @@ class PriceList:
     def _ceiling(self, name: str, dtype: str, *, special: bool = False) -> Ceiling:
         """Return the measured cost of an operation, of its closest relative, or of the closest dtype."""
         base, _, variant = name.partition(":")
+        if dtype == "bool":
+            base = OF_TRUTHS.get(base, base)
         suffix = f":{variant}" if variant else ""
         if variant == "strided" and (name, dtype) not in self._ceilings:
             dtype = "float32" if np.dtype(dtype).itemsize <= 4 else "float64"
@@ -171,42 +248,61 @@ class PriceList:
         float_like = "float32" if np.dtype(dtype).itemsize <= 4 else "float64"
         for candidate in candidates:
             for with_suffix in dict.fromkeys((suffix, "")):
-                for kind in dict.fromkeys((dtype, float_like)):
+                for kind in dict.fromkeys((dtype, SIMILAR_DTYPES.get(dtype, dtype), float_like)):
                     if found := self._ceilings.get((candidate + with_suffix, kind)):
                         return found
         return self._ceilings["add", "float32"]
 
     def _elementwise(self, op: Op) -> tuple[float, float, str]:
         """Return (overhead, arithmetic, what the arithmetic is) of a ufunc, a reduction, a copy or a cast."""
-        name, dtype = op.name, op.dtype
-        if name in ("astype", "copy", "setitem", "copyto", "ascontiguousarray"):
-            source = op.operands[0].dtype if op.operands else dtype
-            target = op.results[0].dtype if op.results else dtype
-            name, dtype = ("copy", target) if source == target else (f"cast:{target}", source)
-            if (name, dtype) not in self._ceilings:
-                name, dtype = "copy", target
+        name, dtype = self._measured_as(op)
         reduces = ".reduce" in name or name in ("sum", "max", "min", "mean")
         size = max([operand.size for operand in (*op.operands, *op.results)], default=0)
         special = op.cost.special > 0
         inner = self._ceiling(name, dtype, special=special)
-        call = inner.call_seconds
+        call = self._call_seconds(op, inner.call_seconds)
         if reduces and op.axis is not None and op.operands and op.operands[0].shape and 0 in op.axis and op.rows > 1:
             inner = self._ceiling(f"{name}:axis0", dtype)
         elif self._has_scalar(op) and not reduces:
             inner = self._ceiling(name + SCALAR, dtype, special=special)
-            call = inner.call_seconds if op.scalars else call
         element = max(inner.element_seconds, self._gap_seconds(op, dtype))
-        rows = op.rows if op.rows > 1 else 0
-        arithmetic = element * size + inner.row_seconds * rows + self._cast_seconds(op)
-        return call * op.count, arithmetic, op.name
+        rows = (inner.row_seconds or self._row_seconds("add.reduce" if reduces else "add", dtype)) * op.rows
+        started = rows if op.rows > 1 else inner.ramp_seconds * op.count * min(size / op.count / RAMP_ELEMENTS, 1.0)
+        return call * op.count, element * size + started + self._cast_seconds(op), op.name
+
+    def _measured_as(self, op: Op) -> tuple[str, str]:
+        """Return the operation and dtype whose ceiling a call has."""
+        if op.name not in COPIES:
+            return op.name, op.dtype
+        source = op.operands[0].dtype if op.operands else op.dtype
+        target = op.results[0].dtype if op.results else op.dtype
+        cast = f"cast:{target}", source
+        return cast if source != target and cast in self._ceilings else ("copy", target)
+
+    def _row_seconds(self, name: str, dtype: str) -> float:
+        """Return what it costs to start an inner loop."""
+        return self._ceiling(name, dtype).row_seconds
 
     def _gap_seconds(self, op: Op, dtype: str) -> float:
         """Return what an element costs at least where operands have gaps: no vector loop takes them."""
-        gaps = any(
-            array.strides and array.shape[-1] > 1 and array.strides[-1] not in (0, np.dtype(array.dtype).itemsize)
-            for array in (*op.operands, *op.results)
-        )
+        gaps = any(access.has_gaps for access in accesses(op))
         return self._ceiling("add:strided", dtype).element_seconds if gaps else 0.0
+
+    def _column_seconds(self, op: Op, distances: Sequence[float]) -> float:
+        """Return the time of going down the columns of an array that lies in rows, line by line."""
+        if op.product:
+            return 0.0
+        at = min(max(distances, default=0.0), self.largest_working_set_bytes)
+        seconds = 0.0
+        for access in accesses(op):
+            if not access.is_by_column:
+                continue
+            conflict = access.step_bytes % CONFLICT_BYTES == 0
+            rate = (conflict and self._rate("columns:conflict", op.dtype)) or self._rate("columns", op.dtype)
+            if rate:
+                each = interpolate(at, rate.working_set_bytes, rate.seconds_per_unit)
+                seconds += access.array.size * each
+        return seconds
 
     @staticmethod
     def _has_scalar(op: Op) -> bool:
@@ -237,7 +333,8 @@ class PriceList:
         largest = self.largest_working_set_bytes
         seconds = spread = moved = 0.0
         for part in traffic:
-            stream = self._streams.get(part.shape or dense) or self._streams["1R1W"]
+            stream = self._streams.get(part.shape or dense) or self._streams.get("strided" if part.shape else "1R1W")
+            stream = stream or self._streams["1R1W"]
             at = min(part.distance_bytes, largest)
             seconds += part.moved_bytes * interpolate(at, stream.working_set_bytes, stream.seconds_per_byte)
             spread += part.moved_bytes * interpolate(at, stream.working_set_bytes, stream.spread_fraction)
@@ -255,12 +352,18 @@ class PriceList:
         return op.fresh_bytes * interpolate(each, curve.allocation_bytes, curve.seconds_per_byte)
 
     def _product(self, op: Op) -> tuple[float, float, str]:
-        """Return (overhead, arithmetic, name) of a matrix product."""
+        """Return (overhead, arithmetic, name) of a matrix product, or of a stack of them."""
         assert op.product is not None
         batch, m, k, n = op.product
-        call = self._ceiling("add", op.dtype).call_seconds
+        call = self._calls.get(("matmul", "ufunc"), self._ceiling("add", op.dtype).call_seconds)
         one = self._products.seconds(op.dtype, m, k, n)
-        return call * op.count, batch * op.count * max(one - call, one * 0.2) if one > 0 else 0.0, "matmul rate"
+        if one <= 0:
+            return call * op.count, 0.0, "matmul rate"
+        started = self._rate("stacked products", op.dtype)
+        if batch > 1 and started:
+            more = max(one - self._products.seconds(op.dtype, *STACKED), 0.0)
+            return call * op.count, batch * op.count * (min(started.seconds_per_unit) + more), "matmul rate"
+        return call * op.count, batch * op.count * max(one - call, one * 0.2), "matmul rate"
 
     @cached_property
     def _products(self) -> ProductModel:
@@ -292,7 +395,8 @@ def _traffic(op: Op, arrays: Sequence[Operand], distances: Sequence[float]) -> l
         elif (
             piece.footprint_bytes >= 16 * array.nbytes // np.dtype(array.dtype).itemsize * 4 and not array.is_contiguous
         ):
-            shape = "strided"
+            far = max(map(abs, array.strides), default=0) >= FAR_BYTES
+            shape = "strided far" if far else "strided"
         parts[array.buffer, array.offset_bytes, array.strides] = _Traffic(moved * times, distance, shape)
     return list(parts.values())
 
@@ -303,67 +407,7 @@ def _stream_shape(op: Op, arrays: Sequence[Operand]) -> str:
     reads = {(o.buffer, o.offset_bytes) for o in op.operands if o.nbytes * 2 > full}
     writes = {(r.buffer, r.offset_bytes) for r in op.results if r.nbytes * 2 > full}
     if not writes:
-        return "reduce"
+        return "1R1W" if op.axis is None and op.results and not op.in_place else "reduce"
     if reads & writes:
         return "in place" if len(reads) <= 1 else "in place + read"
     return "1R1W" if len(reads) <= 1 else "2R1W"
-
-
-class ProductModel:
-    """Time of a matrix product of any shape, from the shapes measured.
-
-    A sum of terms for the call, the arithmetic and each matrix is fitted to the measured shapes with positive weights;
-    what the fit misses at the shapes nearby corrects it.
-    """
-
-    def __init__(self, measured: Sequence[MatmulRate], threads: int) -> None:
-        self._rates: dict[str, list[MatmulRate]] = {}
-        for rate in measured:
-            if rate.threads == threads:
-                self._rates.setdefault(rate.dtype, []).append(rate)
-        self._weights = {dtype: _positive_fit(rates) for dtype, rates in self._rates.items()}
-        self._misses = {dtype: self._missed(dtype) for dtype in self._rates}
-        self._known: dict[tuple[str, int, int, int], float] = {}
-
-    def seconds(self, dtype: str, m: int, k: int, n: int) -> float:
-        """Return the predicted seconds of one (m x k) @ (k x n)."""
-        if not m * k * n:
-            return 0.0
-        if dtype not in self._weights:
-            dtype = (
-                "float64" if "float64" in self._weights and np.dtype(dtype).itemsize > 4 else next(iter(self._weights))
-            )
-        if (dtype, m, k, n) not in self._known:
-            shapes, misses = self._misses[dtype]
-            near = 1 / (((shapes - np.log2([m, k, n])) ** 2).sum(axis=1) + NEAREST)
-            fitted = float(_terms(m, k, n) @ self._weights[dtype])
-            self._known[dtype, m, k, n] = fitted * math.exp(float(near @ misses / near.sum()))
-        return self._known[dtype, m, k, n]
-
-    def _missed(self, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the logarithms of the measured shapes, and of what was measured over what is fitted."""
-        rates = self._rates[dtype]
-        fitted = [float(_terms(rate.m, rate.k, rate.n) @ self._weights[dtype]) for rate in rates]
-        shapes = np.log2([[rate.m, rate.k, rate.n] for rate in rates])
-        return shapes, np.log([rate.seconds / fit for rate, fit in zip(rates, fitted, strict=True)])
-
-
-def _terms(m: int, k: int, n: int) -> np.ndarray:
-    """Return what the time of a product is made of: the call, multiply-adds, and elements of each matrix."""
-    return np.array([1.0, m * k * n, m * k, k * n, m * n])
-
-
-def _positive_fit(rates: Sequence[MatmulRate]) -> np.ndarray:
-    """Fit the terms to measured seconds by relative error; a term that wants a negative weight is dropped."""
-    seconds = np.array([rate.seconds for rate in rates])
-    terms = np.array([_terms(rate.m, rate.k, rate.n) for rate in rates]) / seconds[:, None]
-    weights = np.zeros(terms.shape[1])
-    active = np.ones(terms.shape[1], bool)
-    while active.any():
-        scale = np.linalg.norm(terms[:, active], axis=0)
-        found = np.linalg.lstsq(terms[:, active] / scale, np.ones(len(rates)), rcond=None)[0] / scale
-        if (found >= 0).all():
-            weights[active] = found
-            return weights
-        active[np.flatnonzero(active)[found < 0]] = False
-    return weights

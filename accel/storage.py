@@ -125,16 +125,16 @@ def save(machine: Machine, path: Path | None = None) -> Path | None:
     if reason := _implausible(machine):
         raise ValueError(f"this machine cannot be saved, because {reason}; calibrate it again")
     if path is not None:
-        _write_atomically(path, _render(machine))
+        write_atomically(path, _render(machine))
         return path
     if machine.calibration is None:
         raise ValueError("only a calibrated machine is kept, and this one is not; call accel.calibrate() first")
     target = path_for(machine)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target.with_suffix(".lock")):
+        with locked(target.with_suffix(".lock")):
             if not (machine.calibration.quick and _holds_full_calibration(target)):
-                _write_atomically(target, _render(machine))
+                write_atomically(target, _render(machine))
     except OSError as error:
         warnings.warn(
             f"the calibration could not be kept in {target.parent} ({error.strerror or error}); it will be measured "
@@ -199,7 +199,8 @@ def _holds_full_calibration(path: Path) -> bool:
     return calibration is not None and not calibration.quick
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file by one that is whole, or leave it as it is."""
     path = writable_path(path)
     # The temporary file lies beside the target, because a rename is atomic only within one file system.
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
@@ -215,7 +216,7 @@ def _write_atomically(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold a lock between processes, so that looking at a file and replacing it are one step."""
     with open(path, "a+b") as file:
         if sys.platform == "win32":
@@ -389,8 +390,13 @@ def _implausible_calibration(calibration: Calibration) -> str:
     if not _positive([*rates, calibration.duration_seconds, *(overlap.exponent for overlap in calibration.overlaps)]):
         return "measured rates and times must be positive and finite"
     pages = (calibration.allocations, calibration.fresh_pages)
-    costs = [cost for c in calibration.ceilings for cost in (c.call_seconds, c.element_seconds, c.row_seconds)]
+    costs = [
+        cost
+        for c in calibration.ceilings
+        for cost in (c.call_seconds, c.element_seconds, c.row_seconds, c.ramp_seconds)
+    ]
     costs += [cost for curve in pages for cost in curve.seconds_per_byte]
+    costs += [rate.call_seconds for rate in calibration.rates]
     if not _at_least_zero([*costs, calibration.spread_fraction]):
         return "measured costs and spreads must be finite and not negative"
     for name, sizes, values in _curves(calibration):
@@ -411,6 +417,8 @@ def _curves(calibration: Calibration) -> Iterator[tuple[str, Sequence[int], Sequ
         yield f"{band.operation!r}", band.working_set_bytes, band.bytes_per_second
     for stream in calibration.streams:
         yield f"{stream.shape!r}", stream.working_set_bytes, stream.seconds_per_byte
+    for rate in calibration.rates:
+        yield f"{rate.operation!r}", rate.working_set_bytes, rate.seconds_per_unit
 
 
 def _positive(values: Sequence[float]) -> bool:

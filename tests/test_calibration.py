@@ -1,5 +1,7 @@
 """The fit is pure, so it is tested on totals made up from known costs; the measuring is tested on the real machine."""
 
+import itertools
+import math
 import warnings
 from dataclasses import replace
 
@@ -11,17 +13,16 @@ from machines import LAPTOP
 
 import accel
 from accel import hardware, storage
-from accel.calibration import fit, merged
-from accel.machine import Probe
+from accel.calibration import CHUNK, PUT_RIGHT, _Chunk, _parts, _summaries, fit, merged, never_falling
+from accel.machine import RAMP_ELEMENTS, Probe
+from accel.operation_probes import ROWS, aligned, element_counts
 from accel.probes import (
-    ROWS,
     STREAM_BYTES_PER_ELEMENT,
     STREAM_SHAPES,
-    aligned,
     batches,
-    element_counts,
     plan_for,
 )
+from accel.speed import probe_slowdown
 
 
 def exactly(seconds):
@@ -114,7 +115,7 @@ def test_a_noisy_run_is_not_called_steady():
 
 def test_costs_are_never_negative_however_noisy():
     raw = made_up()
-    for n, seconds in zip(element_counts("float32"), (2e-6, 1e-6), strict=True):  # larger operands were "faster"
+    for n, seconds in zip(element_counts("float32"), (3e-6, 2e-6, 1e-6), strict=True):  # larger operands were "faster"
         raw["operation", "add", "float32", n] = exactly(seconds)
     raw["pages", "fresh", 2**20] = exactly(1e-4)
     calibration = fit(raw, quick=False, duration_seconds=1.0)
@@ -152,7 +153,7 @@ def test_every_probe_of_a_quick_plan_runs(numba):
             call()
             kinds.add(key[0])
     single = {"call", "interpreter", "python call", "view", "overlap"}
-    assert kinds == single | {"peak", "operation", "rows", "product", "pages", "stream", "roof"}
+    assert kinds == single | {"peak", "operation", "rows", "product", "pages", "stream", "roof", "function"}
 
 
 def test_probes_stay_finite_however_often_they_run():
@@ -212,6 +213,69 @@ def test_this_machine_measures_again_where_the_file_was_edited_and_says_why(monk
         second = accel.this_machine(quick=True, progress=False)
     assert second != first
     assert second.calibration.quick
+
+
+def test_a_loop_gets_up_to_speed_once():
+    raw = made_up()
+    for n in element_counts("float32"):
+        raw["operation", "exp", "float32", n] = exactly(1e-6 + n * 1e-9 + (2e-7 if n >= RAMP_ELEMENTS else 0.0))
+    exp = next(c for c in fit(raw, quick=False, duration_seconds=1.0).ceilings if c.operation == "exp")
+    assert exp.call_seconds == pytest.approx(1e-6)
+    assert exp.element_seconds == pytest.approx(1e-9)
+    assert exp.ramp_seconds == pytest.approx(2e-7)
+
+
+def test_a_rate_has_the_call_taken_out():
+    raw = made_up()
+    for working_set, units in ((2**7, 16), (2**14, 2048), (2**24, 2**21)):
+        key = ("function", "sort", "float32", working_set, units)
+        raw[key] = replace(exactly(3e-6 + units * 5e-9), key=key)
+    [rate] = fit(raw, quick=False, duration_seconds=1.0).rates
+    assert (rate.operation, rate.working_set_bytes) == ("sort", (2**14, 2**24))
+    assert rate.call_seconds == pytest.approx(3e-6)
+    assert rate.seconds_per_unit == pytest.approx((5e-9, 5e-9))
+
+
+def test_rows_added_to_rows_cost_what_arrays_added_do():
+    raw = made_up(element=2e-10)
+    for n in element_counts("float32"):
+        raw["operation", "maximum", "float32", n] = exactly(1e-6 + n * 1e-10)
+    ceilings = {c.operation: c for c in fit(raw, quick=False, duration_seconds=1.0).ceilings}
+    assert ceilings["maximum.reduce"].element_seconds == pytest.approx(2e-10)
+    assert ceilings["maximum.reduce:axis0"].element_seconds == pytest.approx(1e-10)
+
+
+@given(st.lists(st.floats(1e-12, 1e-9), min_size=1, max_size=30))
+def test_a_curve_never_falls_and_keeps_what_already_rises(measured):
+    curve = never_falling(measured)
+    assert all(after >= before * (1 - 1e-12) for before, after in itertools.pairwise(curve))
+    assert math.prod(c / m for c, m in zip(curve, measured, strict=True)) == pytest.approx(1.0)
+    assert never_falling(sorted(measured)) == pytest.approx(sorted(measured))
+
+
+def chunk(reference, **seconds):
+    return _Chunk({("reference",): [reference] * 2, **{(kind,): [s] * 2 for kind, s in seconds.items()}})
+
+
+def test_what_only_met_a_slow_phase_is_put_right():
+    raw = _summaries([chunk(1e-6, call=2e-6), chunk(1.5e-6, view=3e-6)], LAPTOP)
+    assert raw["call",].best_seconds == pytest.approx(2e-6)
+    assert raw["view",].best_seconds == pytest.approx(3e-6 / probe_slowdown(("view",), LAPTOP, 1 + 0.5 * PUT_RIGHT))
+    assert raw["reference",].best_seconds == 1e-6
+
+
+def test_what_passes_through_memory_is_measured_alone():
+    small = {("call", str(i), "method"): len for i in range(CHUNK + 1)}
+    large = {("stream", "1R1W", 2**i, 2**i): len for i in range(3)}
+    assert [len(part) for part in _parts(small)] == [CHUNK, 1]
+    assert [len(part) for part in _parts(large)] == [1, 1, 1]
+
+
+def test_passes_through_memory_have_the_mean_of_two_calibrations():
+    key = ("stream", "1R1W", 2**20, 2**17)
+    both = merged({key: Probe(key, 4.0, 5.0, 4.5)}, (Probe(key, 1.0, 1.5, 1.2),))
+    assert both[key].best_seconds == pytest.approx(2.0)
+    assert both[key].spread_fraction == pytest.approx(0.25)
 
 
 def test_a_further_calibration_keeps_the_best_of_each_probe():

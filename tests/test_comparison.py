@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from comparisons import row
 from machines import CALIBRATED
 
 import accel
-from accel.comparison import Comparison, Row
+from accel.comparison import Comparison, Row, _thinned
 from accel.measurement import Measurement
 
 QUICK = {"machine": CALIBRATED, "seconds": 1e-3, "patience_seconds": 0}
@@ -86,3 +88,37 @@ def test_arguments_come_in_a_list_or_tuple(arguments):
 def test_rates_over_no_time_are_not_a_number():
     instant: Row = row("a", 8, 1.0, measured=Measurement("a", (0.0,) * 9, 1, 1.0))
     assert np.isnan([instant.error_fraction, instant.flops_per_second, instant.bytes_per_second]).all()
+
+
+def test_predictions_are_for_the_speed_of_the_run():
+    slow = replace(CALIBRATED, calibration=replace(CALIBRATED.calibration, reference_seconds=1e-7))
+    [row] = accel.compare(np.sqrt, np.ones(16), machine=slow, seconds=0.01, patience_seconds=0).rows
+    assert row.slowdown > 2
+    assert row.predicted_seconds > 1.5 * row.full_speed_seconds
+
+
+def test_at_full_speed_both_predictions_are_the_same():
+    fast = replace(CALIBRATED, calibration=replace(CALIBRATED.calibration, reference_seconds=1.0))
+    comparison = accel.compare(np.sqrt, np.ones(16), machine=fast, seconds=0.01, patience_seconds=0)
+    assert comparison.slowdown == 1.0
+    assert comparison.speed_note == ""
+    assert comparison.rows[0].predicted_seconds == comparison.rows[0].full_speed_seconds
+
+
+def test_a_slow_machine_is_named():
+    note = replace(compared(), slowdown=1.44).speed_note
+    assert note == "the machine ran 1.4 times slower than when calibrated, and is predicted to"
+
+
+def compared():
+    return accel.compare(np.sqrt, np.ones(16), **QUICK)
+
+
+def test_many_samples_are_thinned_to_their_distribution():
+    samples = tuple(float(i) for i in range(1, 5001))
+    thin = _thinned(Measurement("f", samples[::-1], 1, 1.0))
+    assert len(thin.samples_seconds) == 201
+    assert (thin.best_seconds, max(thin.samples_seconds)) == (1.0, 5000.0)
+    assert thin.median_seconds == pytest.approx(2500.5, rel=1e-3)
+    few = Measurement("f", samples[:7], 1, 1.0)
+    assert _thinned(few) is few

@@ -1,4 +1,7 @@
-"""Matrix product: c[…, i, j] = Σₖ a[…, i, k] · b[…, k, j], from the triple loop up to one BLAS call.
+"""Matrix product: c[…, i, j] = Σₖ a[…, i, k] · b[…, k, j], from the triple loop up to what the BLAS does.
+
+The ladder: `triple_loop` (Python), `row_dot`, `outer_product` and `vectorized` (fewer and larger NumPy calls), `tiled`
+(NumPy calls on tiles), `tiled_loops` (compiled loops over tiles), `packed` (compiled for the caches and registers).
 
 All forms take real arrays ``(…, m, k)`` and ``(…, k, n)`` of at least two dimensions, broadcast the leading axes and
 choose the result's dtype as `numpy.matmul` does, and give zeros where k is 0. All but `vectorized` accumulate in the
@@ -7,91 +10,37 @@ result's dtype, and integers wrap around silently, as in `numpy.matmul`.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from itertools import product
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accel.cost import Cost, costs
-from accel.kernels.arguments import as_real, broadcast_shape, overlaps, positive_integer, result_array, sized
+from accel.kernels.arguments import positive_integer
+from accel.kernels.fallback import compiled
+from accel.kernels.matmul_arguments import FLOATS, arguments, matrices, sizes, whole_cost
+from accel.kernels.matmul_blocks import BlockSizes, block_sizes
+from accel.kernels.matmul_packed import packed
 
-__all__ = ["outer_product", "row_dot", "tiled", "triple_loop", "vectorized"]
+__all__ = [
+    "BlockSizes",
+    "block_sizes",
+    "outer_product",
+    "packed",
+    "row_dot",
+    "tiled",
+    "tiled_loops",
+    "triple_loop",
+    "vectorized",
+]
 
 Array = NDArray[Any]
 
 
-def _result_shape(a: Any, b: Any) -> tuple[int, ...]:
-    """Return the shape of ``a @ b``; raise ValueError, naming both shapes, where there is none."""
-    if len(a.shape) < 2 or len(b.shape) < 2:
-        raise _mismatch(a, b, "both need two dimensions or more; reshape a vector to a row (1, k) or column (k, 1).")
-    if a.shape[-1] != b.shape[-2]:
-        raise _mismatch(a, b, f"inner dimensions {a.shape[-1]} and {b.shape[-2]} differ; transpose one?")
-    try:
-        batch = broadcast_shape(a.shape[:-2], b.shape[:-2])
-    except ValueError as error:
-        raise _mismatch(a, b, f"leading axes {a.shape[:-2]} and {b.shape[:-2]} do not broadcast.") from error
-    return (*batch, a.shape[-2], b.shape[-1])
-
-
-def _mismatch(a: Any, b: Any, reason: str) -> ValueError:
-    return ValueError(f"matmul needs (…, m, k) @ (…, k, n): got {a.shape} @ {b.shape}: {reason}")
-
-
-def _arguments(a: ArrayLike, b: ArrayLike, out: Array | None) -> tuple[Array, Array, Array]:
-    """Return both operands and the array to write to, the operands copied where that array overlaps them."""
-    a, b = as_real(a, "a"), as_real(b, "b")
-    result = result_array(out, _result_shape(a, b), np.result_type(a.dtype, b.dtype), a, b, order="C")
-    return a.copy() if overlaps(a, out) else a, b.copy() if overlaps(b, out) else b, result
-
-
-def _matrices(a: Array, b: Array, result: Array) -> Iterator[tuple[Array, Array, Array]]:
-    """Yield the two-dimensional products that a batched product consists of."""
-    batch = result.shape[:-2]
-    a = np.broadcast_to(a, batch + a.shape[-2:], subok=True)
-    b = np.broadcast_to(b, batch + b.shape[-2:], subok=True)
-    for index in product(*map(range, batch)):
-        yield a[index], b[index], result[index]
-
-
-class _Sizes(NamedTuple):
-    """What the costs are made of: matrices in the batch, m, n, k, and bytes an element of a, b and the result."""
-
-    batch: int
-    m: int
-    n: int
-    k: int
-    a: int
-    b: int
-    c: int
-
-
-def _sizes(a: Any, b: Any) -> _Sizes:
-    a, b = sized(a, as_real, "a"), sized(b, as_real, "b")
-    *batch, m, n = _result_shape(a, b)
-    c = np.result_type(a.dtype, b.dtype).itemsize
-    return _Sizes(math.prod(batch), m, n, a.shape[-1], a.dtype.itemsize, b.dtype.itemsize, c)
-
-
-def _whole_cost(a: Any, b: Any, **work: int) -> Cost:
-    """Each operand read once, the result written once; an array that is both operands is read once."""
-    a, b = sized(a, as_real, "a"), sized(b, as_real, "b")
-    s = _sizes(a, b)
-    written = s.batch * s.m * s.n * s.c
-    return Cost(
-        flops=2 * s.batch * s.m * s.n * s.k,
-        bytes_read=a.nbytes if a is b else a.nbytes + b.nbytes,
-        bytes_written=written,
-        bytes_write_allocate=written,
-        **work,
-    )
-
-
 def _triple_loop_cost(a: Any, b: Any, *, out: Any = None) -> Cost:  # noqa: ARG001
-    s = _sizes(a, b)
-    return _whole_cost(a, b, interpreted=s.batch * s.m * s.n * s.k)
+    s = sizes(a, b)
+    return whole_cost(a, b, interpreted=s.batch * s.m * s.n * s.k)
 
 
 @costs(_triple_loop_cost, opaque=True)
@@ -128,9 +77,9 @@ def triple_loop(a: ArrayLike, b: ArrayLike, *, out: Array | None = None) -> Arra
     >>> triple_loop.cost(np.ones((2, 3)), np.ones((3, 4))).interpreted
     24
     """
-    a, b, result = _arguments(a, b, out)
+    a, b, result = arguments(a, b, out)
     with np.errstate(over="ignore"):
-        for left, right, target in _matrices(a, b, result):
+        for left, right, target in matrices(a, b, result):
             _triple_loop_2d(left, right, target)
     return result
 
@@ -147,7 +96,7 @@ def _triple_loop_2d(a: Array, b: Array, result: Array) -> None:
 
 def _row_dot_cost(a: Any, b: Any, *, out: Any = None) -> Cost:  # noqa: ARG001
     """One dot product of length k for each element of the result."""
-    s = _sizes(a, b)
+    s = sizes(a, b)
     dot = Cost(flops=2 * s.k, bytes_read=s.k * (s.a + s.b), bytes_written=s.c, bytes_write_allocate=s.c, calls=1)
     return (dot + Cost(interpreted=1)) * (s.batch * s.m * s.n)
 
@@ -164,8 +113,8 @@ def row_dot(a: ArrayLike, b: ArrayLike, *, out: Array | None = None) -> Array:
     array([[17.],
            [39.]])
     """
-    a, b, result = _arguments(a, b, out)
-    for left, right, target in _matrices(a, b, result):
+    a, b, result = arguments(a, b, out)
+    for left, right, target in matrices(a, b, result):
         for i, j in product(*map(range, target.shape)):
             target[i, j] = np.dot(left[i], right[:, j])
     return result
@@ -173,7 +122,7 @@ def row_dot(a: ArrayLike, b: ArrayLike, *, out: Array | None = None) -> Array:
 
 def _outer_product_cost(a: Any, b: Any, *, out: Any = None) -> Cost:  # noqa: ARG001
     """K outer products, each into memory that it does not read, and k - 1 additions to the result."""
-    s = _sizes(a, b)
+    s = sizes(a, b)
     size, array = s.m * s.n, s.m * s.n * s.c
     if not s.k:
         return Cost(bytes_written=array, bytes_write_allocate=array, calls=1) * s.batch
@@ -201,9 +150,9 @@ def outer_product(a: ArrayLike, b: ArrayLike, *, out: Array | None = None) -> Ar
     array([[17.],
            [39.]])
     """
-    a, b, result = _arguments(a, b, out)
+    a, b, result = arguments(a, b, out)
     outer = np.empty_like(result, shape=result.shape[-2:])
-    for left, right, target in _matrices(a, b, result):
+    for left, right, target in matrices(a, b, result):
         if not left.shape[1]:
             target[...] = 0
         for k in range(left.shape[1]):
@@ -213,7 +162,7 @@ def outer_product(a: ArrayLike, b: ArrayLike, *, out: Array | None = None) -> Ar
     return result
 
 
-@costs(lambda a, b, *, out=None: _whole_cost(a, b, calls=1))  # noqa: ARG005
+@costs(lambda a, b, *, out=None: whole_cost(a, b, calls=1))  # noqa: ARG005
 def vectorized(a: ArrayLike, b: ArrayLike, *, out: Array | None = None) -> Array:
     """Return ``a @ b`` by one `numpy.matmul`, which hands float32 and float64 to the BLAS.
 
@@ -226,14 +175,14 @@ def vectorized(a: ArrayLike, b: ArrayLike, *, out: Array | None = None) -> Array
     >>> vectorized.cost(n, n.copy()).intensity  # FLOP per byte: n / 6 in float32
     128.0
     """
-    a, b, result = _arguments(a, b, out)
+    a, b, result = arguments(a, b, out)
     return np.matmul(a, b, out=result)
 
 
 def _tiled_cost(a: Any, b: Any, tile_size: SupportsIndex = 64, *, out: Any = None) -> Cost:  # noqa: ARG001
     """Each tile of `a` is read once a column of tiles, each of `b` once a row; each of the result once a step of k."""
     tile = positive_integer(tile_size, "tile_size")
-    s = _sizes(a, b)
+    s = sizes(a, b)
     array = s.m * s.n * s.c
     rows, columns, steps = (-(-size // tile) for size in (s.m, s.n, s.k))
     if not s.k:
@@ -276,9 +225,9 @@ def tiled(a: ArrayLike, b: ArrayLike, tile_size: SupportsIndex = 64, *, out: Arr
     112
     """
     tile = positive_integer(tile_size, "tile_size")
-    a, b, result = _arguments(a, b, out)
+    a, b, result = arguments(a, b, out)
     partial = np.empty_like(result, shape=tuple(min(tile, size) for size in result.shape[-2:]))
-    for left, right, target in _matrices(a, b, result):
+    for left, right, target in matrices(a, b, result):
         if not left.shape[1]:
             target[...] = 0
         for i, j, k in product(*(range(0, size, tile) for size in (*target.shape, left.shape[1]))):
@@ -299,3 +248,47 @@ def _add_tile_product(a: Array, b: Array, target: Array, partial: Array | None) 
     addend = partial[: target.shape[0], : target.shape[1]]
     np.matmul(a, b, out=addend)
     np.add(target, addend, out=target)
+
+
+def _tiled_loops_cost(a: Any, b: Any, tile_size: SupportsIndex = 32, *, out: Any = None) -> Cost:  # noqa: ARG001
+    positive_integer(tile_size, "tile_size")
+    return whole_cost(a, b, calls=1)
+
+
+@costs(_tiled_loops_cost, opaque=True)
+def tiled_loops(a: ArrayLike, b: ArrayLike, tile_size: SupportsIndex = 32, *, out: Array | None = None) -> Array:
+    """Return ``a @ b`` by compiled loops over tiles, small enough to stay in the cache while they are used.
+
+    The loops are those of `triple_loop`, with j innermost, compiled by Numba and cut into tiles. float32 and float64
+    only: other dtypes, operands of two dtypes, and everything where Numba is missing are left to `numpy.matmul`. What
+    is not contiguous is copied first. The cost has each operand once, and the copies not.
+
+    Parameters
+    ----------
+    a, b, out
+        See `triple_loop`.
+    tile_size : int
+        Rows, columns and steps of a tile. One as large as the matrices makes plain loops of it. Where rows lie a power
+        of two apart, those of a tile of 64 compete for the same few sets of the cache.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `tiled`.
+
+    >>> tiled_loops([[1.0, 2.0], [3.0, 4.0]], [[5.0], [6.0]], tile_size=1)
+    array([[17.],
+           [39.]])
+    """
+    tile = positive_integer(tile_size, "tile_size")
+    a, b, result = arguments(a, b, out)
+    loops = compiled("matmul_loops") if a.dtype == b.dtype and a.dtype in FLOATS else None
+    if loops is None:
+        return np.matmul(a, b, out=result)
+    loops.prepare(result.dtype)
+    whole = np.ascontiguousarray(result)
+    for left, right, target in matrices(np.ascontiguousarray(a), np.ascontiguousarray(b), whole):
+        loops.multiply(left, right, target, tile)
+    if whole is not result:
+        result[...] = whole
+    return result

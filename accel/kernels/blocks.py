@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["BLOCK_SIZE", "block_count", "blocks", "in_memory_order"]
+__all__ = ["BLOCK_SIZE", "aligned_empty", "block_count", "blocks", "in_memory_order"]
 
 BLOCK_SIZE = 64 * 1024
 """Elements in a block unless the caller says otherwise: float32 input and result then fill 512 KB, so a 1 MB L2 cache
 holds both, and eight dispatches a block cost little beside 64K elements of work."""
+
+CACHE_LINE = 64
+"""Bytes in a cache line; where lines are longer, as on Apple's CPUs, this is half of one."""
 
 Index = tuple[int | slice, ...]
 
@@ -28,6 +32,8 @@ def in_memory_order(x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDA
     >>> in_memory_order(a, a)[0].shape, in_memory_order(a, np.zeros((2, 3)))[0].shape
     ((6,), (3, 2))
     """
+    if x.flags.c_contiguous and y.flags.c_contiguous:
+        return x.reshape(-1), y.reshape(-1)
     axes = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
     x, y = x.transpose(axes), y.transpose(axes)
     if x.flags.c_contiguous and y.flags.c_contiguous:
@@ -47,6 +53,20 @@ def blocks(shape: tuple[int, ...], size: int) -> Iterator[Index]:
     for outer in product(*map(range, shape[:axis])):
         for start in range(0, shape[axis], step):
             yield (*outer, slice(start, start + step))
+
+
+def aligned_empty(count: int, dtype: DTypeLike) -> NDArray[Any]:
+    """Return memory for `count` elements that begins where a cache line does, as vector loads and stores like it.
+
+    A vector register that begins elsewhere may lie in two cache lines, which takes two accesses.
+
+    >>> aligned_empty(3, "float64").ctypes.data % CACHE_LINE
+    0
+    """
+    size = count * np.dtype(dtype).itemsize
+    memory = np.empty(size + CACHE_LINE, np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE
+    return memory[start : start + size].view(dtype)
 
 
 def block_count(shape: tuple[int, ...], size: int) -> int:

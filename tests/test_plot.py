@@ -6,6 +6,7 @@ from functools import cache, partial
 from xml.etree import ElementTree
 
 import pytest
+from access_curves import access_curve
 from comparisons import BANDWIDTHS, INFINITE, NAN, PEAKS, PLACES, Place, comparison, row, sweep
 from machines import CALIBRATION, LAPTOP
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -44,6 +45,10 @@ CHARTS: dict[str, Callable[[], Chart]] = {
     ),
     "steps": lambda: plot.steps(forms(), title="Three steps"),
     "steps, logarithmic": lambda: plot.steps(comparison(row("loop", 9, 40.0), row("BLAS", 9, 1e-3)), title="Far"),
+    "latency": lambda: plot.latency(access_curve(), title="Each level takes longer"),
+    "latency of several patterns": lambda: plot.latency(
+        access_curve(), access_curve("random", nanoseconds=(1.0, 2.0, 12.0)), title="Waiting costs most"
+    ),
     "bandwidth": lambda: plot.bandwidth(MACHINE, title="Each level is slower"),
 }
 

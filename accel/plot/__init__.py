@@ -9,6 +9,8 @@ from accel.plot.agreement import measured_against_predicted
 from accel.plot.bars import steps
 from accel.plot.calls import call_positions, call_times
 from accel.plot.curves import bandwidth
+from accel.plot.latency import latency
+from accel.plot.misses import miss_map
 from accel.plot.roofline import Position, roofline
 from accel.plot.sweep import scaling
 
@@ -18,7 +20,9 @@ __all__ = [
     "bandwidth",
     "call_positions",
     "call_times",
+    "latency",
     "measured_against_predicted",
+    "miss_map",
     "roofline",
     "scaling",
     "steps",

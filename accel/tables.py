@@ -13,7 +13,7 @@ from accel.measurement import format_seconds
 from accel.records import Record
 from accel.units import DECIMAL, TIME, format_bytes, format_decimal, format_number, format_threads, unit_for
 
-__all__ = ["Column", "Table", "comparison_table", "machine_table"]
+__all__ = ["Column", "Table", "comparison_table", "counts_column", "machine_table", "numbers_column"]
 
 NOTHING = "–"
 """Stands where there is nothing to count."""
@@ -106,10 +106,10 @@ def comparison_table(comparison: Comparison, *, caption: str | None = None) -> T
         (
             Column("name", tuple(row.name for row in rows), is_text=True),
             Column("size", tuple(f"{row.size:,}" for row in rows)),
-            _counts("FLOPs", [row.cost.flops for row in rows]),
-            _counts("bytes", [row.cost.bytes_algorithmic for row in rows], "B"),
-            _numbers(f"predicted ({time[0]})", [row.predicted_seconds for row in rows], time[1]),
-            _numbers(f"measured ({time[0]})", [row.measured_seconds for row in rows], time[1]),
+            counts_column("FLOPs", [row.cost.flops for row in rows]),
+            counts_column("bytes", [row.cost.bytes_algorithmic for row in rows], "B"),
+            numbers_column(f"predicted ({time[0]})", [row.predicted_seconds for row in rows], time[1]),
+            numbers_column(f"measured ({time[0]})", [row.measured_seconds for row in rows], time[1]),
             Column("error", tuple(f"{error:+.0%}" if math.isfinite(error) else NOTHING for error in errors)),
             Column("bound by", tuple(row.bound_by for row in rows), is_text=True),
         ),
@@ -117,13 +117,13 @@ def comparison_table(comparison: Comparison, *, caption: str | None = None) -> T
     )
 
 
-def _counts(head: str, counts: Sequence[int], unit: str = "") -> Column:
+def counts_column(head: str, counts: Sequence[float], unit: str = "") -> Column:
     """Return counts with one decimal prefix for the whole column."""
     prefix, size = unit_for(counts, DECIMAL)
-    return _numbers(f"{head} ({prefix}{unit})" if prefix + unit else head, counts, size)
+    return numbers_column(f"{head} ({prefix}{unit})" if prefix + unit else head, counts, size)
 
 
-def _numbers(head: str, values: Sequence[float], size: float) -> Column:
+def numbers_column(head: str, values: Sequence[float], size: float) -> Column:
     """Return numbers in units of `size`."""
     drawn = (format_number(value / size) if value and math.isfinite(value) else NOTHING for value in values)
     return Column(head, tuple(drawn))

@@ -1,6 +1,7 @@
 # Everything is done by book/build.py, which needs nothing but Python; this file finds the Python and names the commands.
 # Another Python:          make book PYTHON=/path/to/python3.12
 # Arguments for pytest:    make test ARGS="-k roofline"
+# One benchmark:           make bench ARGS="kernels --quick --family gelu"
 
 ifndef PYTHON
 works = $(shell $(1) -c 'import sys; print("yes" * (sys.version_info >= (3, 11)))' 2>/dev/null)
@@ -19,11 +20,11 @@ help:
 	@echo "make lint   check style and types"
 	@echo "make clean  remove what was built (the environment in .venv stays)"
 
-book lab bench lint:
+book lab lint:
 	@$(RUN) $@
 
-test:
-	@$(RUN) test $(ARGS)
+test bench:
+	@$(RUN) $@ $(ARGS)
 
 clean:
 	rm -rf _build book/_static/vendor book/jupyter_execute build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -27,7 +27,7 @@ class Case:
     form: str
     """As in the package: "gelu.fused"."""
     size: str
-    """What the reader sees: "float32[10M]", "float32 1024 x 1024"."""
+    """What the reader sees: "float32[10M]", "float32 1024 x 1024". It begins with the dtype, whose peak is the roof."""
     run: Callable[[], Any]
     """One call, with ``out=`` where the form takes one."""
     cost: Cost
@@ -35,7 +35,10 @@ class Case:
     error: Callable[[], float]
     """Largest absolute error of one call against the float64 reference (relative to the largest value for products)."""
     peers: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
-    """Calls that do the same on the same data with the same number of threads; only those that are installed."""
+    """Calls that do the same on the same data, with as many threads; only those that are installed (`peers.peer`).
+
+    Who measures sets the number of threads of BLAS, torch and numexpr before.
+    """
     threads: int = 1
     targets: tuple[Target, ...] = ()
     working_set_bytes: int = 0

@@ -21,6 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = ROOT / ".venv"
 VENDOR = ROOT / "book" / "_static" / "vendor"
+BENCHMARKS = ("kernels", "prediction", "advice")
+PEERS = ROOT / "benchmarks" / "requirements.txt"
 PAGE = ROOT / "_build" / "html" / "book" / "index.html"
 REQUIREMENTS = {
     "book": (ROOT / "requirements.txt",),
@@ -201,12 +203,35 @@ def lint() -> None:
     run([python, "-m", "mypy", "book/build.py", "book/_ext"], "the check of the types of the build")
 
 
-def run_benchmarks() -> None:
-    """Run every benchmark, one after the other."""
+def install_peers(python: Path) -> None:
+    """Install what the kernels are compared with, each by itself; name what cannot be installed and go on."""
+    stamp = ENVIRONMENT / ".installed-bench"
+    wanted = digest_of([PEERS])
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
+        return
+    lines = [line.strip() for line in PEERS.read_text(encoding="utf-8").splitlines()]
+    options = [part for line in lines if line.startswith("-") for part in line.split()]
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *options]
+    missing = []
+    for peer in (line for line in lines if line and not line.startswith(("-", "#"))):
+        say(f"Installing {peer}, to compare with")
+        if subprocess.run([*install, peer], cwd=ROOT, check=False).returncode:
+            missing.append(peer)
+            say(f"{peer} could not be installed and is left out; the next run tries again.")
+    if not missing:
+        stamp.write_text(wanted, encoding="utf-8")
+
+
+def run_benchmarks(arguments: Sequence[str]) -> None:
+    """Run every benchmark, one after the other, or the one that is named first, with its own options."""
+    name, *options = arguments or [""]
+    if name and name not in BENCHMARKS:
+        raise fail(f"bench takes the name of a benchmark, {', '.join(BENCHMARKS)}, and its options; got {name!r}.")
     python = make_environment("book")
-    for benchmark in sorted((ROOT / "benchmarks").glob("*.py")):
-        say(f"\n== {benchmark.relative_to(ROOT).as_posix()}")
-        run([python, benchmark], f"the benchmark {benchmark.stem}")
+    install_peers(python)
+    for benchmark in [name] if name else BENCHMARKS:
+        say(f"\n== {benchmark}")
+        run([python, ROOT / "benchmarks" / f"{benchmark}.py", *options], f"the benchmark {benchmark}")
 
 
 def lab_command(python: Path, environment: Path) -> list[str]:
@@ -228,14 +253,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command that `arguments` name."""
     parser = argparse.ArgumentParser(prog="build.py", description="Build the book, test it, open it.")
     parser.add_argument("command", choices=["book", "test", "lab", "bench", "lint"])
-    parser.add_argument("rest", nargs=argparse.REMAINDER, help="passed on to pytest or JupyterLab")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help="passed on to pytest, a benchmark or JupyterLab")
     options = parser.parse_args(arguments)
     if options.command == "test":
         run_tests(options.rest)
     elif options.command == "lab":
         open_lab(options.rest)
+    elif options.command == "bench":
+        run_benchmarks(options.rest)
     else:
-        {"book": build_book, "bench": run_benchmarks, "lint": lint}[options.command]()
+        {"book": build_book, "lint": lint}[options.command]()
 
 
 if __name__ == "__main__":

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NoReturn, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-__all__ = ["as_floating", "as_real", "broadcast_shape", "overlaps", "positive_integer", "result_array", "sized"]
+__all__ = [
+    "as_blas",
+    "as_floating",
+    "as_real",
+    "broadcast_shape",
+    "one_dtype",
+    "overlaps",
+    "positive_integer",
+    "result_array",
+    "sized",
+]
 
 Array = NDArray[Any]
 
@@ -172,3 +182,49 @@ def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 def overlaps(x: Array, out: Array | None) -> bool:
     """Whether writing to `out` could change `x`. Memory bounds decide, so interleaved views count as overlapping."""
     return out is not None and np.may_share_memory(x, out)
+
+
+def as_blas(x: ArrayLike, name: str) -> Array:
+    """Return `x` as a float32 or float64 array, the dtypes in which the BLAS multiplies; never convert.
+
+    Raises
+    ------
+    TypeError
+        For every other dtype.
+
+    >>> as_blas(np.ones(2, np.float16), "x")
+    Traceback (most recent call last):
+      ...
+    TypeError: x must be float32 or float64; got float16. Convert it, for example x.astype(np.float32).
+    """
+    array = np.asanyarray(x)
+    if array.dtype.kind in "biuf" and (array.dtype.kind != "f" or array.dtype.itemsize not in (4, 8)):
+        raise TypeError(
+            f"{name} must be float32 or float64; got {array.dtype}. Convert it, for example {name}.astype(np.float32)."
+        )
+    return as_real(array, name)
+
+
+def one_dtype(**operands: Array) -> np.dtype[Any]:
+    """Return the dtype that all operands have, in native byte order.
+
+    Raises
+    ------
+    TypeError
+        They differ: which to convert is the caller's decision.
+
+    >>> one_dtype(x=np.ones(2), y=np.ones(2, np.float32))
+    Traceback (most recent call last):
+      ...
+    TypeError: x and y must have one dtype; got float64 and float32. Convert one with astype.
+    """
+    dtypes = [array.dtype.newbyteorder("=") for array in operands.values()]
+    if len(set(dtypes)) > 1:
+        raise TypeError(f"{_listed(operands)} must have one dtype; got {_listed(dtypes)}. Convert one with astype.")
+    return dtypes[0]
+
+
+def _listed(items: Iterable[object]) -> str:
+    """Return "a, b and c"."""
+    *first, last = map(str, items)
+    return f"{', '.join(first)} and {last}" if first else last

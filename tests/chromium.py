@@ -112,7 +112,8 @@ class Browser:
             parameters = message["params"]
             if message["method"] == "Network.requestWillBeSent":
                 urls[parameters["requestId"]] = parameters["request"]["url"]
-            elif message["method"] == "Network.loadingFailed":
+            elif message["method"] == "Network.loadingFailed" and parameters["errorText"] != "net::ERR_ABORTED":
+                # (aborted by the page itself, which was left or found that it needs no such font after all)
                 failures[parameters["requestId"]] = parameters["errorText"]
             elif message["method"] == "Network.responseReceived" and parameters["response"]["status"] >= 400:
                 failures[parameters["requestId"]] = str(parameters["response"]["status"])

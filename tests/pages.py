@@ -29,8 +29,16 @@ def source_of(page: str) -> str:
 
 
 def chapters() -> list[str]:
-    """Return the pages that execute code and belong to the core of the book."""
-    return [page for page in table_of_contents()[1:] if "{code-cell}" in source_of(page)]
+    """Return the pages that execute code and belong to the body of the book, and not to its back matter."""
+    contents = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    body = [part for part in contents["parts"] if part["caption"] != "Back matter"]
+    pages = [entry["file"] for part in body for entry in part["chapters"]]
+    return [page for page in pages if "{code-cell}" in source_of(page)]
+
+
+def pages_with(text: str) -> list[str]:
+    """Return the pages in whose code or prose a text stands."""
+    return [page for page in table_of_contents() if text in source_of(page)]
 
 
 def read_html(site: Path, page: str) -> BeautifulSoup:

@@ -1,0 +1,146 @@
+"""With a kernel, sliders measure afresh and questions answer: a real JupyterLab, driven by keyboard."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chromium import Browser
+from pages import ROOT, chapters
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+pytestmark = [pytest.mark.browser, pytest.mark.lab]
+TOKEN = "only-on-loopback"
+CHAPTER_SECONDS = 240
+
+
+def lab_command() -> list[str]:
+    """Return the command that `make lab` runs, for the environment that the tests run in."""
+    spec = importlib.util.spec_from_file_location("build", ROOT / "book" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    return build.lab_command(Path(sys.executable), Path(sys.prefix))
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def answers(url: str) -> bool:
+    """Return whether a server is there."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return response.status == 200
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+
+
+def draw_all_cells(settings: Path) -> None:
+    """Make JupyterLab draw cells that are scrolled out of sight too, so that the browser finds them."""
+    tracker = settings / "@jupyterlab" / "notebook-extension" / "tracker.jupyterlab-settings"
+    tracker.parent.mkdir(parents=True)
+    tracker.write_text(json.dumps({"windowingMode": "none"}))
+
+
+@pytest.fixture
+def lab_url(browser: Browser, tmp_path: Path) -> Iterator[str]:
+    """Start JupyterLab on a copy of the chapters (it saves what it opens), with settings of its own."""
+    shutil.copytree(ROOT / "book", tmp_path / "book", ignore=shutil.ignore_patterns("vendor"))
+    port = free_port()
+    options = ["--no-browser", "--allow-root", f"--port={port}", "--ip=127.0.0.1", f"--IdentityProvider.token={TOKEN}"]
+    folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR")
+    environment = os.environ | {name: str(tmp_path / name.lower()) for name in folders}
+    draw_all_cells(Path(environment["JUPYTERLAB_SETTINGS_DIR"]))
+    with (tmp_path / "lab.log").open("w") as log:
+        server = subprocess.Popen(
+            [*lab_command(), *options], cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            browser.wait(lambda: server.poll() is not None or answers(f"{url}/api/status?token={TOKEN}"), "JupyterLab")
+            assert server.poll() is None, (tmp_path / "lab.log").read_text()
+            yield url
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
+
+
+def choose(browser: Browser, menu: str, item: str) -> None:
+    """Choose an entry of JupyterLab's menu bar."""
+
+    def labeled(selector: str, text: str) -> bool:
+        for element in browser.all(selector):
+            if element.text.strip().startswith(text):
+                element.click()
+                return True
+        return False
+
+    browser.wait(lambda: labeled(".lm-MenuBar-item", menu), f"the menu {menu}")
+    browser.wait(lambda: labeled(".lm-Menu-item", item), f"the entry {item}")
+
+
+def caption(browser: Browser) -> str:
+    """Return the line below the explorer's figure that says where it was measured."""
+    return browser.script(
+        """
+        const notes = [...document.querySelectorAll(".jp-OutputArea .accel-frame-note")];
+        const shown = notes.find(note => note.checkVisibility());
+        return shown ? shown.textContent : "";
+        """
+    )
+
+
+def run_all(browser: Browser, lab_url: str, page: str) -> None:
+    """Open a page as a notebook and run its cells."""
+    browser.open(f"{lab_url}/lab/tree/{page}.md?token={TOKEN}&reset")
+    browser.wait(lambda: browser.all(".jp-Notebook .jp-CodeCell"), "the page, opened as a notebook", 60)
+    choose(browser, "Run", "Run All Cells")
+
+
+@pytest.mark.timeout(400)
+def test_a_slider_measures_afresh_in_jupyterlab(lab_url: str, browser: Browser) -> None:
+    if not chapters():
+        pytest.skip("the book has no chapter with code yet")
+    run_all(browser, lab_url, chapters()[0])
+    browser.wait(lambda: caption(browser), "the explorer", CHAPTER_SECONDS)
+    browser.wait(lambda: browser.all("[data-status=idle]"), "the end of all cells", CHAPTER_SECONDS)
+    assert "recorded" in caption(browser)
+
+    handle = browser.driver.find_element(By.CSS_SELECTOR, ".jp-OutputArea .accel-explorer .noUi-handle")
+    figure = browser.displayed_figures(handle)
+    at_end = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemax")
+    browser.press(handle, Keys.ARROW_LEFT if at_end else Keys.ARROW_RIGHT)
+    browser.wait(lambda: "measured here" in caption(browser), "a fresh measurement", 60)
+    assert browser.displayed_figures(handle) != figure
+
+
+@pytest.mark.timeout(400)
+def test_questions_answer_in_jupyterlab(lab_url: str, browser: Browser) -> None:
+    run_all(browser, lab_url, "book/answers")
+    browser.wait(lambda: browser.all(".jp-OutputArea .accel-quiz-choice input"), "a question", CHAPTER_SECONDS)
+    radio = browser.all(".jp-OutputArea .accel-quiz-choice input")[0]
+    browser.press(radio, Keys.SPACE)
+    box = radio.find_element(By.XPATH, "./ancestor::div[contains(@class, 'accel-quiz ')]")
+    browser.wait(lambda: box.find_element(By.CLASS_NAME, "accel-quiz-said").text, "feedback")
+
+    field = browser.all(".jp-OutputArea .accel-quiz-number input")[0]
+    browser.press(field, "1", Keys.ENTER)
+    box = field.find_element(By.XPATH, "./ancestor::div[contains(@class, 'accel-quiz ')]")
+    browser.wait(lambda: "Not quite" in box.find_element(By.CLASS_NAME, "accel-quiz-said").text, "feedback")
+    assert field.get_attribute("value") == "1", "the notebook took the key"

@@ -25,6 +25,7 @@ _HOMES = {
     "Op": "accel.tracing",
     "Operand": "accel.tracing",
     "Prediction": "accel.prediction",
+    "Profiler": "accel.profiler",
     "Trace": "accel.tracing",
     "advise": "accel.advice",
     "array_like": "accel.tracing",
@@ -34,19 +35,36 @@ _HOMES = {
     "measure": "accel.measurement",
     "measure_memory": "accel.measurement",
     "predict": "accel.prediction",
+    "progress": "accel.check",
     "sweep": "accel.comparison",
     "this_machine": "accel.calibration",
     "trace": "accel.tracing",
 }
 # The names that readers coming from the course look for.
 _COURSE = {
-    "fused_gelu": ("accel.kernels.gelu", "blocked"),
+    "fused_gelu": ("accel.kernels.gelu", "fused"),
     "tiled_matmul": ("accel.kernels.matmul", "tiled"),
     "unfused_gelu": ("accel.kernels.gelu", "unfused"),
     "vectorized_matmul": ("accel.kernels.matmul", "vectorized"),
 }
 _MODULES = frozenset(
-    {"cost", "explore", "figure", "kernels", "machine", "measurement", "plot", "roofline", "storage", "tables"}
+    {
+        "access",
+        "cache",
+        "check",
+        "cost",
+        "explore",
+        "figure",
+        "kernels",
+        "machine",
+        "measurement",
+        "plot",
+        "profiler",
+        "quiz",
+        "roofline",
+        "storage",
+        "tables",
+    }
 )
 
 __all__ = sorted([*_HOMES, *_COURSE, *_MODULES])

@@ -25,6 +25,8 @@ from accel.tracing.operations import Buffer, Op, Trace
 from accel.tracing.timing import clock_seconds
 
 REPEATED_RUNS = 5
+LONG_TRACE_OPS = 5000
+"""So many calls average the noise out by themselves, and describing each again takes longer than running it."""
 FOLLOWED_OPS = 1000
 
 __all__ = ["OpPrediction", "Prediction", "predict", "predict_trace", "timed_trace"]
@@ -156,7 +158,7 @@ def with_opaque_timed(
         return replace(trace(function, *arrays, **keywords))  # without its result, which may be large
 
     before = [run() for _ in range(REPEATED_RUNS)]
-    traces = [run_traced() for _ in range(REPEATED_RUNS)]
+    traces = [run_traced() for _ in range(REPEATED_RUNS if len(traced.ops) < LONG_TRACE_OPS else 1)]
     after = [run() for _ in range(REPEATED_RUNS)]  # a slow phase may lie on one of them
     restored()
     calls = _fastest_calls(traced, traces)

@@ -10,6 +10,11 @@ from pathlib import Path
 
 import chromium
 import pytest
+from hypothesis import settings
+
+# The first example of a test may compile a kernel, and a shared machine may do other work in any of them.
+settings.register_profile("accel", deadline=None)
+settings.load_profile("accel")
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"

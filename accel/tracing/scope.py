@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -38,6 +39,8 @@ _lock = threading.Lock()
 _running: list[Recorder] = []
 _replaced: dict[str, Any] = {}
 _observers: list[Any] = []
+_thresholds: list[tuple[int, int, int]] = []
+_NO_FULL_COLLECTION = 2**31 - 1
 
 
 def recorder_elsewhere(*values: Any) -> Any:
@@ -84,6 +87,10 @@ def _enter(recorder: Recorder) -> None:
             setattr(np, name, _stand_in(name, original))
         _observers.append(cost.observer)
         cost.observer = _observed
+        # The log is full of tuples that stay: looking through all of them again and again for cycles would take longer
+        # than recording does. Young garbage is collected as before.
+        _thresholds.append(gc.get_threshold())
+        gc.set_threshold(*_thresholds[0][:2], _NO_FULL_COLLECTION)
 
 
 def _leave(recorder: Recorder) -> None:
@@ -96,6 +103,9 @@ def _leave(recorder: Recorder) -> None:
             setattr(np, name, original)
         _replaced.clear()
         cost.observer = _observers.pop()
+        before = _thresholds.pop()
+        if gc.get_threshold() == (*before[:2], _NO_FULL_COLLECTION):  # or the traced function has its own ideas
+            gc.set_threshold(*before)
 
 
 def _observed(kernel: Any, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

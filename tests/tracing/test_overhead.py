@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -84,6 +86,45 @@ def test_a_long_trace_loses_nothing():
     assert found.cost.flops == 3 * 8 * times
     assert len({op.index for op in found.ops}) == len(found.ops)
     assert found.peak_temporaries >= times // 7
+
+
+@pytest.mark.parametrize("thresholds", [(700, 10, 10), (0, 0, 0), (50, 5, 7)])
+def test_the_collector_is_left_as_it_was_found(thresholds):
+    class FailedError(Exception):
+        pass
+
+    def fails(x):
+        raise FailedError
+
+    before = gc.get_threshold()
+    gc.set_threshold(*thresholds)
+    try:
+        trace(lambda x: trace(np.negative, x + 1).result, np.ones(3))
+        assert gc.get_threshold() == thresholds
+        with pytest.raises(FailedError):
+            trace(fails, np.ones(3))
+        assert gc.get_threshold() == thresholds
+        trace(lambda x: (gc.set_threshold(123, 4, 5), x)[1], np.ones(3))
+        assert gc.get_threshold() == (123, 4, 5)
+    finally:
+        gc.set_threshold(*before)
+    assert gc.isenabled()
+
+
+def test_young_cycles_are_collected_while_a_trace_runs():
+    class Node:
+        pass
+
+    def makes_cycles(x):
+        references = []
+        for _ in range(3_000):
+            node = Node()
+            node.itself = node
+            references.append(weakref.ref(node))
+            x = x + 1
+        return sum(reference() is not None for reference in references)
+
+    assert trace(makes_cycles, np.ones(3)).result < 2_500
 
 
 @pytest.mark.speed

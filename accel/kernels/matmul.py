@@ -250,13 +250,13 @@ def _add_tile_product(a: Array, b: Array, target: Array, partial: Array | None) 
     np.add(target, addend, out=target)
 
 
-def _tiled_loops_cost(a: Any, b: Any, tile_size: SupportsIndex = 32, *, out: Any = None) -> Cost:  # noqa: ARG001
+def _tiled_loops_cost(a: Any, b: Any, tile_size: SupportsIndex = 128, *, out: Any = None) -> Cost:  # noqa: ARG001
     positive_integer(tile_size, "tile_size")
     return whole_cost(a, b, calls=1)
 
 
 @costs(_tiled_loops_cost, opaque=True)
-def tiled_loops(a: ArrayLike, b: ArrayLike, tile_size: SupportsIndex = 32, *, out: Array | None = None) -> Array:
+def tiled_loops(a: ArrayLike, b: ArrayLike, tile_size: SupportsIndex = 128, *, out: Array | None = None) -> Array:
     """Return ``a @ b`` by compiled loops over tiles, small enough to stay in the cache while they are used.
 
     The loops are those of `triple_loop`, with j innermost, compiled by Numba and cut into tiles. float32 and float64
@@ -268,8 +268,8 @@ def tiled_loops(a: ArrayLike, b: ArrayLike, tile_size: SupportsIndex = 32, *, ou
     a, b, out
         See `triple_loop`.
     tile_size : int
-        Rows, columns and steps of a tile. One as large as the matrices makes plain loops of it. Where rows lie a power
-        of two apart, those of a tile of 64 compete for the same few sets of the cache.
+        Rows, columns and steps of a tile. One as large as the matrices makes plain loops of it. Small tiles stay in
+        a nearer cache but have short rows, which spend their time on starting loops: measure what pays.
 
     Raises
     ------

@@ -20,8 +20,8 @@ __all__ = ["packed"]
 
 Array = NDArray[Any]
 
-FEW = 4
-"""With so few rows or columns a product is bound by memory, and packing would add two passes over the other operand."""
+FEW = 32
+"""With so few rows or columns, packing the other operand and tiles that are not full cost more than a BLAS spends."""
 PART_FLOPS = 4_000_000
 """A thread is worth starting for this much work: handing it over costs what some two million FLOPs do."""
 _LINE_BYTES = 64
@@ -52,9 +52,10 @@ def packed(
 
     Compiled from Python on first use, which takes some two seconds for each dtype; the code is kept on disk. It takes
     float32 and float64. Left to `numpy.matmul` are other dtypes, operands of two dtypes or of another byte order,
-    products with 4 rows, columns or fewer, which are bound by memory, and everything where Numba is missing. An operand
-    whose strides make neither rows nor columns contiguous is copied first, and a result of such strides written by way
-    of a copy. Each thread keeps its workspace, of the size of the packed blocks, for the next call.
+    results of 32 rows or columns or fewer, for which packing does not pay, and everything where Numba is missing.
+
+    An operand whose strides make neither rows nor columns contiguous is copied first, and a result of such strides is
+    written by way of a copy. Each thread keeps its workspace, as large as the packed blocks, for the next call.
 
     Its cost has each operand once, which is what the blocks approach; packing is not counted.
 
@@ -77,19 +78,21 @@ def packed(
     ----------
     Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication, 2008, 10.1145/1356052.1356053.
 
-    >>> packed(np.ones((6, 5)), np.ones((5, 7)))[0]
-    array([5., 5., 5., 5., 5., 5., 5.])
-    >>> packed.cost(np.ones((6, 5)), np.ones((5, 7))).flops
-    420
+    >>> packed(np.ones((40, 5)), np.ones((5, 50)))[39, 48:]
+    array([5., 5.])
+    >>> packed.cost(np.ones((40, 5)), np.ones((5, 50))).flops
+    20000
     """
     if out is not None and blocks is None and type(threads) is int and threads == 1 and _multiply_at_once(a, b, out):
         return out
     a, b, result = arguments(a, b, out)
     threads = thread_count(threads)
     kernel = _kernel(result.dtype) if a.dtype == b.dtype == result.dtype else None
-    if kernel is None or min(result.shape[-2:]) <= FEW or not a.shape[-1]:
+    if kernel is None:
         return np.matmul(a, b, out=result)
     sizes = kernel.sizes if blocks is None else kernel.checked(blocks)
+    if min(result.shape[-2:]) <= FEW or not a.shape[-1]:
+        return np.matmul(a, b, out=result)
     if result.ndim == 2:
         kernel.multiply(np.asarray(a), np.asarray(b), np.asarray(result), sizes, threads)
     else:

@@ -84,6 +84,7 @@ __all__ = [
     "Vector",
     "address",
     "broadcast",
+    "byte_address",
     "element_strides",
     "fence",
     "fma",
@@ -143,6 +144,17 @@ def address(typing_context: Any, array: Any) -> Any:
         return context.make_array(array)(context, builder, arguments[0]).data
 
     return types.CPointer(array.dtype)(array), generate
+
+
+@intrinsic
+def byte_address(typing_context: Any, array: Any) -> Any:
+    """Return the same as a number of bytes, to compare where arrays lie."""
+    check_dtype(array)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+        return builder.ptrtoint(context.make_array(array)(context, builder, arguments[0]).data, I64)
+
+    return types.int64(array), generate
 
 
 @intrinsic

@@ -20,6 +20,14 @@ LAYOUTS = ["C", "F", "strided", "reversed", "read-only"]
 TOLERANCE = {"float32": 2e-5, "float64": 4e-14}
 
 
+@pytest.fixture(autouse=True)
+def small_products_too():
+    """Give every size to the compiled code: by itself the form leaves the smallest to NumPy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matmul_packed, "FEW", 0)
+        yield
+
+
 def random(shape, dtype, seed):
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
@@ -57,7 +65,7 @@ def test_every_shape_stride_and_order(dtype, sizes, layouts, out_layout, small):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(255, 255, 255), (1000, 17, 333), (17, 1000, 33), (64, 700, 64), (6, 3, 2000)])
+@pytest.mark.parametrize("shape", [(255, 255, 255), (1000, 17, 333), (17, 1000, 33), (64, 700, 64), (60, 3, 2000)])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_larger_shapes_on_threads(dtype, shape, threads):
     m, k, n = shape
@@ -130,7 +138,7 @@ def test_other_dtypes_are_left_to_numpy(form, dtypes):
 @pytest.mark.parametrize("form", [matmul.packed, matmul.tiled_loops])
 def test_native_byte_order_spelt_out_is_native(form, monkeypatch):
     dtype = np.dtype("float32").newbyteorder("=")
-    a = random((9, 9), "float32", 1).astype(dtype)
+    a = random((20, 20), "float32", 1).astype(dtype)
     monkeypatch.setattr(np, "matmul", None)
     assert_is_product(form(a, a), a, a)
 
@@ -142,6 +150,17 @@ def test_without_numba_numpy_multiplies(form, monkeypatch):
     a, b = random((20, 10), "float32", 1), random((10, 30), "float32", 2)
     np.testing.assert_array_equal(form(a, b), a @ b)
     matmul_packed._kernel.cache_clear()
+
+
+def test_few_rows_or_columns_are_left_to_numpy(monkeypatch):
+    monkeypatch.setattr(matmul_packed, "FEW", 32)
+    monkeypatch.setattr(np, "matmul", None)
+    wide, square = np.ones((32, 40)), np.ones((40, 40))
+    for a, b in ((wide, square), (square, wide.T)):
+        for out in (None, np.empty((a.shape[0], b.shape[1]))):
+            with pytest.raises(TypeError, match="not callable"):
+                matmul.packed(a, b, out=out)
+    assert (matmul.packed(square, square) == 40).all()
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, True])
@@ -182,10 +201,9 @@ def test_block_sizes_by_hand():
     # L3: 16 MB are this CPU's, ways of 1 MB. The block of a takes one, c one: 14 MB / (320 * 4) = 11468 columns.
     sizes = matmul.block_sizes(ZEN3, "float32")
     assert (sizes.mr, sizes.nr, sizes.kc, sizes.mc, sizes.nc) == (6, 16, 320, 306, 11456)
-    # float64: 6 * 8 and 8 * 8 bytes. 256 steps fill 4 ways with b and 3 with a. Then 6 * 64 KB / 2 KB rows, and
-    # 14 MB / 2 KB columns.
     wide = matmul.block_sizes(ZEN3, "float64")
     assert (wide.mr, wide.nr, wide.kc, wide.mc, wide.nc) == (6, 8, 256, 192, 7168)
+    # In float64 a step takes 6 * 8 bytes of a: 320 steps would fill 4 ways, and 4 + 5 + 1 are more than 8.
     # 14 * 4 and 32 * 4 bytes a step: 2 ways of a hold 146 steps, which take 5 of b.
     assert matmul.block_sizes(replace(ZEN3, simd_bits=512)).kc == 146
 

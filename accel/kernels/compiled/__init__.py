@@ -37,7 +37,7 @@ from numba.core import caching, config
 
 from accel import compilation, storage
 
-__all__ = ["compile_for", "compiled", "inlined", "reassociated"]
+__all__ = ["compile_for", "compiled", "component", "inlined", "reassociated"]
 
 _CONTRACTED = frozenset({"contract"})
 _REASSOCIATED = frozenset({"contract", "reassoc", "arcp"})
@@ -128,6 +128,11 @@ def compiled(function: Callable[..., Any]) -> Any:
 def reassociated(function: Callable[..., Any]) -> Any:
     """Compile as `compiled` does, and let sums change their order and divisions become products."""
     return _decorated(function, _REASSOCIATED)
+
+
+def component(function: Callable[..., Any]) -> Any:
+    """Compile as `compiled` does what only compiled code calls: the entry for Python, which takes time, is left out."""
+    return _decorated(function, _CONTRACTED, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def inlined(function: Callable[..., Any]) -> Any:

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numba import types
 
-from accel.kernels.compiled import compile_for, compiled
+from accel.kernels.compiled import compile_for, compiled, component
 
 __all__ = ["multiply", "prepare"]
 
@@ -30,7 +30,17 @@ def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray, tile: int) -> None:
         for k0 in range(0, inner, tile):
             for j0 in range(0, n, tile):
                 for i in range(i0, min(i0 + tile, m)):
+                    target = c[i, j0 : j0 + tile]
                     for k in range(k0, min(k0 + tile, inner)):
-                        factor = a[i, k]
-                        for j in range(j0, min(j0 + tile, n)):
-                            c[i, j] += factor * b[k, j]
+                        _add_multiple(target, a[i, k], b[k, j0 : j0 + tile])
+
+
+@component
+def _add_multiple(target: np.ndarray, factor: float, row: np.ndarray) -> None:
+    """Add ``factor * row`` to part of a row of the result.
+
+    A loop over a contiguous piece that counts from zero is one that the compiler can vectorize: it then knows that no
+    index is negative, which would count from the end, and that neighbours lie side by side.
+    """
+    for j in range(target.size):
+        target[j] += factor * row[j]

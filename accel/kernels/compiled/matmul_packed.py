@@ -19,7 +19,7 @@ import numpy as np
 from numba import types
 
 from accel.kernels import simd
-from accel.kernels.compiled import compile_for, compiled
+from accel.kernels.compiled import compile_for, compiled, component
 from accel.kernels.compiled.vectors import (
     add_each,
     broadcast_each,
@@ -71,7 +71,7 @@ def multiply(
     lanes = simd.lane_count(c)
     mr, nr = np.int64(ROWS), ROW_VECTORS * lanes
     mc, nc, kc = _even(m, mc, mr), _even(n, nc, nr), _even(inner, kc, 1)
-    if not checked and not _is_plain(a, b, c, workspace.size - (mc + nc) * kc - lanes * (mr + nr)):
+    if not checked and not (_are_plain(a, b, c) and workspace.size >= (mc + nc) * kc + lanes * (mr + nr)):
         return False
     left, right, result = simd.address(a), simd.address(b), simd.address(c)
     packed, left_at = simd.address(workspace), nc * kc
@@ -101,36 +101,32 @@ def multiply(
     return True
 
 
-@compiled
+@component
 def _even(length: int, block: int, multiple: int) -> int:
     """Return a size, at most `block` and a `multiple`, that cuts `length` into as few pieces, of nearly equal size."""
     pieces = max(1, -(-length // block))
-    steps = pieces * multiple
-    return -(-length // steps) * multiple
+    return -(-length // (pieces * multiple)) * multiple
 
 
-@compiled
-def _is_plain(a: np.ndarray, b: np.ndarray, c: np.ndarray, elements_left: int) -> bool:
-    """Whether matrices in C order fit together, `c` lies apart from the others, and the workspace suffices."""
-    fit = a.shape[1] == b.shape[0] and a.shape[0] == c.shape[0] and b.shape[1] == c.shape[1]
-    in_order = _is_in_order(a) and _is_in_order(b) and _is_in_order(c)
-    return fit and in_order and elements_left >= 0 and _lie_apart(a, c) and _lie_apart(b, c)
+@component
+def _are_plain(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> bool:
+    """Whether three matrices fit together, are in C order with whole elements between rows, and `c` lies apart."""
+    (m, n), inner = c.shape, a.shape[1]
+    if a.shape[0] != m or b.shape[0] != inner or b.shape[1] != n:
+        return False
+    size = c.itemsize
+    if a.strides[1] != size or b.strides[1] != size or c.strides[1] != size:
+        return False
+    a_row, b_row, c_row = a.strides[0], b.strides[0], c.strides[0]
+    if a_row < inner * size or b_row < n * size or c_row < n * size or (a_row | b_row | c_row) % size != 0:
+        return False
+    a_start, b_start, c_start = simd.byte_address(a), simd.byte_address(b), simd.byte_address(c)
+    c_end = c_start + m * c_row
+    a_apart = a_start >= c_end or a_start + m * a_row <= c_start
+    return a_apart and (b_start >= c_end or b_start + inner * b_row <= c_start)
 
 
-@compiled
-def _is_in_order(x: np.ndarray) -> bool:
-    """Whether each row is contiguous, and begins whole elements after the end of the one before."""
-    return x.strides[1] == x.itemsize and x.strides[0] >= x.shape[1] * x.itemsize and x.strides[0] % x.itemsize == 0
-
-
-@compiled
-def _lie_apart(x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether all of one matrix in C order lies before all of the other."""
-    x_start, y_start = x.ctypes.data, y.ctypes.data
-    return x_start + x.shape[0] * x.strides[0] <= y_start or y_start + y.shape[0] * y.strides[0] <= x_start
-
-
-@compiled
+@component
 def _pack_panel(
     memory: np.ndarray,
     at: int,
@@ -165,7 +161,7 @@ def _pack_panel(
                 store_tile(packed, to + k * width + lane, width, columns, 1)
 
 
-@compiled
+@component
 def _multiply_panels(
     packed: np.ndarray,
     panels: tuple[int, int],

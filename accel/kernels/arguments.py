@@ -14,10 +14,13 @@ __all__ = [
     "as_floating",
     "as_real",
     "broadcast_shape",
+    "is_flat",
     "one_dtype",
     "overlaps",
     "positive_integer",
+    "read_only",
     "result_array",
+    "same_memory",
     "sized",
 ]
 
@@ -182,6 +185,27 @@ def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 def overlaps(x: Array, out: Array | None) -> bool:
     """Whether writing to `out` could change `x`. Memory bounds decide, so interleaved views count as overlapping."""
     return out is not None and np.may_share_memory(x, out)
+
+
+def same_memory(x: Array, y: Array) -> bool:
+    """Whether each element of `y` lies exactly where the same element of `x` does."""
+    return (
+        x.__array_interface__["data"][0] == y.__array_interface__["data"][0]
+        and x.strides == y.strides
+        and x.dtype == y.dtype
+    )
+
+
+def is_flat(*arrays: Array) -> bool:
+    """Whether compiled code can address all of them element after element."""
+    return all(a.flags.c_contiguous and a.flags.aligned and a.dtype.isnative for a in arrays)
+
+
+def read_only(x: Array) -> Array:
+    """Return a plain one-dimensional view that cannot be written to, so that a kernel meets one type of input only."""
+    view = np.asarray(x).reshape(-1).view()
+    view.flags.writeable = False
+    return view
 
 
 def as_blas(x: ArrayLike, name: str) -> Array:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from numpy.typing import ArrayLike, NDArray
 
-from accel.kernels.arguments import as_real, overlaps, positive_integer, sized
+from accel.kernels.arguments import as_blas, is_flat, overlaps, positive_integer, same_memory, sized
 from accel.kernels.blocks import blocks
 from accel.kernels.threads import run_parts, spans
 
@@ -19,7 +18,6 @@ __all__ = [
     "as_rows",
     "block_columns",
     "block_elements",
-    "ieee_edges",
     "row_blocks",
     "rows_and_length",
     "run_blocks",
@@ -36,13 +34,6 @@ COPIED_BLOCK_SIZE = 16 * 1024
 """Elements in a block that is copied for compiled code, where a block costs a few microseconds and can sit in L2."""
 BLOCK_COLUMNS = 1024
 """Columns that forms which see a row piece by piece take at a time unless the caller says otherwise."""
-
-
-@contextmanager
-def ieee_edges() -> Iterator[None]:
-    """Silence floating-point warnings in this thread: what NaN and infinities give is what the definition says."""
-    with np.errstate(all="ignore"):
-        yield
 
 
 def as_rows(x: ArrayLike, name: str = "x") -> Array:
@@ -63,11 +54,7 @@ def as_rows(x: ArrayLike, name: str = "x") -> Array:
       ...
     TypeError: x must be float32 or float64; got float16. Convert it, for example x.astype(np.float32).
     """
-    array = as_real(x, name)
-    if array.dtype.kind != "f" or array.dtype.itemsize not in (4, 8) or array.dtype == np.longdouble:
-        raise TypeError(
-            f"{name} must be float32 or float64; got {array.dtype}. Convert it, for example {name}.astype(np.float32)."
-        )
+    array = as_blas(x, name)
     if not array.ndim:
         raise ValueError(f"{name} must have at least one axis; got a single number. Pass {name}.reshape(1).")
     return array
@@ -127,15 +114,15 @@ def run_compiled(
     rows are copied, to `y` itself where possible and else to a block of scratch, and `in_place` works there.
     """
     x, y = x.view(np.ndarray), y.view(np.ndarray)
-    if _is_plain(x) and _is_plain(y) and not overlaps(x, y):
+    if is_flat(x, y) and not overlaps(x, y):
         source, target = (array.reshape(-1, array.shape[-1]) for array in (x, y))
         parts = ((source[a:b], target[a:b]) for a, b in spans(len(target), threads))
         run_parts(between, parts, threads)
         return
 
     def copy_and_run(source: Array, target: Array) -> None:
-        work = target if _is_plain(target) else np.empty(target.shape, target.dtype)
-        if not (work is target and _same_memory(source, target)):
+        work = target if is_flat(target) else np.empty(target.shape, target.dtype)
+        if not (work is target and same_memory(source, target)):
             np.copyto(work, source)
         in_place(work.reshape(-1, work.shape[-1]))
         if work is not target:
@@ -146,18 +133,4 @@ def run_compiled(
 
 def without_overlap(x: Array, y: Array) -> Array:
     """Return `x`, or a copy of it if writing a row of `y` could change another row of `x`."""
-    return x.copy() if overlaps(x, y) and not _same_memory(x, y) else x
-
-
-def _is_plain(x: Array) -> bool:
-    """Whether compiled code for C-contiguous arrays takes `x`."""
-    return x.flags.c_contiguous and x.flags.aligned and x.dtype.isnative
-
-
-def _same_memory(x: Array, y: Array) -> bool:
-    """Whether each element of `y` lies exactly where the same element of `x` does."""
-    return (
-        x.__array_interface__["data"][0] == y.__array_interface__["data"][0]
-        and x.strides == y.strides
-        and x.dtype == y.dtype
-    )
+    return x.copy() if overlaps(x, y) and not same_memory(x, y) else x

@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accel.cost import Cost, costs
-from accel.kernels.arguments import as_blas, sized
+from accel.kernels.arguments import as_blas, read_only, sized
 from accel.kernels.attention.blockwise import tiled
 from accel.kernels.attention.shapes import Sizes, checked, heads, scale_of, sizes
 from accel.kernels.blocks import aligned_empty
 from accel.kernels.fallback import compiled
-from accel.kernels.gelu.operands import read_only
 from accel.kernels.threads import run_parts, thread_count
 
 __all__ = ["fused"]

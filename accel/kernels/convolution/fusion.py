@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accel.cost import Cost, costs
+from accel.kernels.arguments import read_only
 from accel.kernels.blocks import aligned_empty
 from accel.kernels.convolution.bands import band_rows, bands_of, tiled
 from accel.kernels.convolution.geometry import Geometry, checked, whole_cost
 from accel.kernels.convolution.planes import Planes
 from accel.kernels.fallback import compiled
-from accel.kernels.gelu.operands import read_only
 from accel.kernels.threads import run_parts, spans, thread_count
 
 __all__ = ["fused"]

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accel.cost import Cost, costs
-from accel.kernels.arguments import as_floating, sized
+from accel.kernels.arguments import as_floating, is_flat, read_only, sized
 from accel.kernels.blocks import BLOCK_SIZE, Index, block_count
 from accel.kernels.fallback import compiled
 from accel.kernels.gelu.formula import Array, elements, ieee_edges
-from accel.kernels.gelu.operands import Operands, columns, is_flat, read_only
+from accel.kernels.gelu.operands import Operands, columns
 from accel.kernels.gelu.passes import bias_blocked, blocked, in_place
 from accel.kernels.normal import subtract_tail
 from accel.kernels.threads import run_parts, spans, thread_count

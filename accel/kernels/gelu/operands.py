@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-import numpy as np
-
-from accel.kernels.arguments import overlaps, result_array
+from accel.kernels.arguments import overlaps, result_array, same_memory
 from accel.kernels.blocks import Index, block_count, blocks, in_memory_order
 from accel.kernels.gelu.formula import Array
 from accel.kernels.threads import run_parts, spans
 
-__all__ = ["Operands", "columns", "is_flat", "read_only"]
+__all__ = ["Operands", "columns"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Operands:
         """
         y = result_array(out, x.shape, x.dtype, x)
         overlapping = overlaps(x, out)
-        in_one_place = overlapping and _same_memory(x, y)
+        in_one_place = overlapping and same_memory(x, y)
         if overlapping and not in_one_place:
             x = x.copy()
         return cls(y, *(in_memory_order(x, y) if reorder else (x, y)), in_one_place)
@@ -51,24 +49,6 @@ class Operands:
         shape = self.target.shape
         count = block_count(shape, size) if self.target.size else 0
         run_parts(part, [(islice(blocks(shape, size), *span),) for span in spans(count, threads)], threads)
-
-
-def _same_memory(x: Array, y: Array) -> bool:
-    """Whether each element of `y` lies exactly where the same element of `x` does."""
-    starts = (array.__array_interface__["data"][0] for array in (x, y))
-    return len(set(starts)) == 1 and x.strides == y.strides
-
-
-def is_flat(*arrays: Array) -> bool:
-    """Whether compiled code can address all of them element after element."""
-    return all(a.flags.c_contiguous and a.flags.aligned and a.dtype.isnative for a in arrays)
-
-
-def read_only(x: Array) -> Array:
-    """Return a plain one-dimensional view that cannot be written to, so that a kernel meets one type of input only."""
-    view = np.asarray(x).reshape(-1).view()
-    view.flags.writeable = False
-    return view
 
 
 def columns(cut: Index, dimensions: int) -> int | slice:

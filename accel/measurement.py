@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
 from accel import allocator, compilation
+from accel.collector import collection_off
 from accel.records import Record, encodable
 
 __all__ = [
@@ -181,18 +182,6 @@ def threads(count: int) -> Iterator[None]:
 def single_threaded() -> Any:
     """Run the body with BLAS limited to one thread."""
     return threads(1)
-
-
-@contextmanager
-def _garbage_collection_off() -> Iterator[None]:
-    """Keep the collector from running inside a sample."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _timed(call: Callable[[], Any], repeats: int) -> float:
@@ -365,7 +354,7 @@ def measure_calls(
     taken: dict[Key, list[float]] = {name: [] for name in calls}
     budget = seconds * len(calls)
     spread_over = min(budget, 1.2)
-    with _garbage_collection_off():
+    with collection_off():
         start = time.perf_counter()
         rounds, elapsed = 0, 0.0
         while rounds < least or (elapsed < budget and (rounds < samples or elapsed < spread_over)):

@@ -1,7 +1,7 @@
 """Models: objects with a `forward` or `__call__` and arrays inside, whatever library they come from.
 
 What is here finds the parameters and layers of such an object, runs it, and lets a trace see its parameters. Nothing
-goes by the name of a class. A *tensor* is any object that carries an ndarray in `data`.
+goes by the name of a class. Tensors are those of `accel.tensors`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accel.tracing.shapes import ShapeArray
+from accel.tensors import plain
 
 __all__ = ["array_of", "children", "name_of", "named_arrays", "parameters", "recorded_calls", "run", "traceable"]
 
@@ -34,12 +34,8 @@ class Place(NamedTuple):
 
 def array_of(value: Any) -> np.ndarray | None:
     """Return the array that a value is or, as a tensor, carries; None for all else."""
-    if isinstance(value, np.ndarray):
-        return value
-    if isinstance(value, ShapeArray):  # has no data to look at
-        return None
-    data = getattr(value, "data", None)
-    return data if isinstance(data, np.ndarray) else None
+    array = plain(value)
+    return array if isinstance(array, np.ndarray) else None
 
 
 def name_of(model: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from accel.kernels.blocks import CACHE_LINE, aligned_empty
 from accel.machine import RAMP_ELEMENTS
 
 __all__ = [
@@ -76,12 +77,9 @@ ROWS = (64, 16)
 """An array in short rows: it gives the cost of starting a row."""
 
 
-def aligned(count: int, dtype: str = "float32", alignment: int = 64) -> np.ndarray:
+def aligned(count: int, dtype: str = "float32", alignment: int = CACHE_LINE) -> np.ndarray:
     """Return `count` ones whose first byte lies on a cache-line boundary."""
-    itemsize = np.dtype(dtype).itemsize
-    raw = np.empty(count * itemsize + alignment, np.uint8)
-    start = -raw.ctypes.data % alignment
-    array = raw[start : start + count * itemsize].view(dtype)
+    array = aligned_empty(count, dtype, alignment)
     array.fill(1)
     return array
 

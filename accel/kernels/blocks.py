@@ -55,7 +55,7 @@ def blocks(shape: tuple[int, ...], size: int) -> Iterator[Index]:
             yield (*outer, slice(start, start + step))
 
 
-def aligned_empty(count: int, dtype: DTypeLike) -> NDArray[Any]:
+def aligned_empty(count: int, dtype: DTypeLike, alignment: int = CACHE_LINE) -> NDArray[Any]:
     """Return memory for `count` elements that begins where a cache line does, as vector loads and stores like it.
 
     A vector register that begins elsewhere may lie in two cache lines, which takes two accesses.
@@ -64,8 +64,8 @@ def aligned_empty(count: int, dtype: DTypeLike) -> NDArray[Any]:
     0
     """
     size = count * np.dtype(dtype).itemsize
-    memory = np.empty(size + CACHE_LINE, np.uint8)
-    start = -memory.ctypes.data % CACHE_LINE
+    memory = np.empty(size + alignment, np.uint8)
+    start = -memory.ctypes.data % alignment
     return memory[start : start + size].view(dtype)
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
 from types import CodeType
@@ -14,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from accel.collector import collection_off
 from accel.cost import Cost
 from accel.records import encodable
 from accel.tracing.counting import Work
@@ -72,7 +71,7 @@ class Assembly:
         self.peak_bytes = self.peak_arrays = 0
         for number in recorder.labels:
             self._slot(number)
-        with _no_collection():
+        with collection_off():  # all that is made here is kept, and would be looked through again and again
             self.ops = tuple(self._replay())
 
     def _replay(self) -> Iterator[Op]:
@@ -231,18 +230,6 @@ class Assembly:
             tuple((self._layout(o), i) for o, i in zip(operands, places, strict=True)),
             tuple((self._layout(o), i) for o, i in zip(results, ends, strict=True)),
         )
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the cycle collector still: all that is made is kept, and it would look through all of it again and again."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 @lru_cache(maxsize=4096)

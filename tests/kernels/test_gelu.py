@@ -1,6 +1,5 @@
 import doctest
 import math
-import tracemalloc
 import warnings
 
 import numpy as np
@@ -10,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from layouts import floats, lay_out
+from measuring import peak_bytes
 
 from accel.cost import Cost
 from accel.elision import binary_elision
@@ -214,17 +214,6 @@ def test_which_operators_of_the_expression_reuse_a_temporary(dtype, size, reused
     ]
     assert [r.__array_interface__["data"][0] == place for r, place in zip(results, seen, strict=True)] == reused
     assert gelu.expression.cost(x).bytes_write_allocate == (8 - sum(reused)) * x.nbytes
-
-
-def peak_bytes(function, *arguments, **keywords):
-    """Return the most memory allocated at once during the call, the result included."""
-    function(*arguments, **keywords)
-    tracemalloc.start()
-    try:
-        function(*arguments, **keywords)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 LARGE = np.linspace(-3, 3, 500_000, dtype=np.float32)

@@ -18,13 +18,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
-
 from accel.kernels import simd
 from accel.kernels.compiled import inlined
-from accel.kernels.compiled.vectors import broadcast_each, load_tile, outer_fma, store_tile, zeros
+from accel.kernels.compiled.vectors import broadcast_apart, broadcast_each, load_tile, outer_fma, store_tile, zeros
 
 __all__ = ["ROWS", "VECTORS", "columns", "multiply_columns", "multiply_rows"]
 
@@ -38,25 +34,6 @@ _SIZE = ROWS * VECTORS
 def columns(dtype: Any) -> int:
     """Return the number of columns of a tile of this dtype."""
     return VECTORS * simd.lanes(dtype)
-
-
-@intrinsic
-def _broadcast_rows(typing_context: Any, array: Any, index: Any, stride: Any) -> Any:
-    """Return a vector for each of ROWS elements that lie `stride` apart, filled with that element."""
-    simd.check_array(array)
-    vectors = types.UniTuple(simd.Vector(array.dtype), ROWS)
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
-        value, index, stride = arguments
-        kind = context.get_value_type(vectors.dtype)
-        filled = []
-        for row in range(ROWS):
-            at = builder.add(index, builder.mul(stride, ir.Constant(stride.type, row)))
-            number = builder.load(simd.element_pointer(context, builder, array, value, at))
-            filled.append(simd.splat(builder, number, kind))
-        return context.make_tuple(builder, vectors, filled)
-
-    return vectors(array, types.int64, types.int64), generate
 
 
 @inlined
@@ -75,5 +52,5 @@ def multiply_rows(steps, a, a_start, a_step, b, b_start, b_rows, c, c_start, c_s
     tile = load_tile(c, c_start, c_step, ROWS, VECTORS) if add else zeros(c, _SIZE)
     for k in range(steps):
         row = load_tile(b, b_start + b_rows[k], 0, 1, VECTORS)
-        tile = outer_fma(tile, _broadcast_rows(a, a_start + k, a_step), row)
+        tile = outer_fma(tile, broadcast_apart(a, a_start + k, a_step, ROWS), row)
     store_tile(c, c_start, c_step, tile, VECTORS)

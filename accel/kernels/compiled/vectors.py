@@ -22,6 +22,7 @@ from accel.kernels.compiled import llvm
 
 __all__ = [
     "add_each",
+    "broadcast_apart",
     "broadcast_each",
     "fma_each",
     "load_columns",
@@ -200,11 +201,32 @@ def broadcast_each(typing_context: Any, array: Any, index: Any, count: Any) -> A
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
         value, index, _ = arguments
         at = [builder.add(index, ir.Constant(index.type, i)) for i in range(vectors.count)]
-        numbers = [builder.load(llvm.element_pointer(context, builder, array, value, i)) for i in at]
-        kind = context.get_value_type(vectors.dtype)
-        return context.make_tuple(builder, vectors, [llvm.splat(builder, number, kind) for number in numbers])
+        return _splats(context, builder, array, value, at, vectors)
 
     return vectors(array, types.int64, count), generate
+
+
+@intrinsic(prefer_literal=True)
+def broadcast_apart(typing_context: Any, array: Any, index: Any, stride: Any, count: Any) -> Any:
+    """Return a vector for each of `count` elements that lie `stride` apart, filled with that element."""
+    llvm.check_array(array)
+    vectors = types.UniTuple(llvm.Vector(array.dtype), _literal(count))
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+        value, index, stride, _ = arguments
+        at = [builder.add(index, builder.mul(stride, ir.Constant(stride.type, i))) for i in range(vectors.count)]
+        return _splats(context, builder, array, value, at, vectors)
+
+    return vectors(array, types.int64, types.int64, count), generate
+
+
+def _splats(
+    context: Any, builder: ir.IRBuilder, array: types.Array, value: ir.Value, at: list[ir.Value], vectors: Any
+) -> ir.Value:
+    """Return a vector for each of these elements, filled with it."""
+    numbers = [builder.load(llvm.element_pointer(context, builder, array, value, place)) for place in at]
+    kind = context.get_value_type(vectors.dtype)
+    return context.make_tuple(builder, vectors, [llvm.splat(builder, number, kind) for number in numbers])
 
 
 @intrinsic

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from accel.check.exercise import checked_callable, finished
+from accel.check.exercise import graded
 from accel.check.grades import Grade, Step
-from accel.check.sandbox import ReaderError, TimeUp, call_reader, within
+from accel.check.sandbox import ReaderError, call_reader
 
 __all__ = ["FORMULAS", "Formula", "grade_formula", "grade_timer"]
 
@@ -50,8 +50,7 @@ FORMULAS: tuple[Formula, ...] = (
         name="roofline",
         title="The roofline in one line",
         contract="roofline(intensity, peak, bandwidth): attainable FLOP/s for an arithmetic intensity in FLOP/byte, a "
-        "peak in "
-        "FLOP/s and a bandwidth in byte/s.",
+        "peak in FLOP/s and a bandwidth in byte/s.",
         answer=_attainable,
         cases=((0.1, 1e11, 2e10), (5.0, 1e11, 2e10), (100.0, 1e11, 2e10), (0.0, 1e11, 2e10)),
         mistakes=(
@@ -79,8 +78,7 @@ FORMULAS: tuple[Formula, ...] = (
         name="amdahl",
         title="What a part can give to the whole",
         contract="amdahl(share, factor): how many times as fast the whole gets when a part that takes `share` of the "
-        "time is "
-        "made `factor` times as fast. The factor may be infinite.",
+        "time is made `factor` times as fast. The factor may be infinite.",
         answer=_amdahl,
         cases=((0.8, 100.0), (0.5, 2.0), (0.0, 10.0), (1.0, 4.0), (0.9, math.inf)),
         mistakes=(
@@ -109,13 +107,11 @@ FORMULAS: tuple[Formula, ...] = (
 
 def grade_formula(formula: Formula, function: Any, time_limit_seconds: float) -> Grade:
     """Check a function of numbers on every case."""
-    checked_callable(formula.name, function)
-    steps: list[Step] = []
-    try:
-        steps.append(within(time_limit_seconds, lambda: _right(formula, function)))
-    except TimeUp:
-        steps.append(Step("in time", False, f"It was not done after {time_limit_seconds:g} s, so it was stopped."))
-    return finished(formula.name, formula.title, steps)
+
+    def take_steps(steps: list[Step]) -> None:
+        steps.append(_right(formula, function))
+
+    return graded(formula.name, formula.title, function, take_steps, time_limit_seconds)
 
 
 def _right(formula: Formula, function: Callable[..., Any]) -> Step:
@@ -152,8 +148,7 @@ def _explanation(formula: Formula, function: Callable[..., Any]) -> str:
 
 TIMER_CONTRACT = (
     "timer(function): the seconds that one call of function() takes at its best, without the cost of a first call and "
-    "of "
-    "interruptions, right within 25 % for functions of 1 microsecond to 5 milliseconds."
+    "of interruptions, right within 25 % for functions of 1 microsecond to 5 milliseconds."
 )
 TIMER_TITLE = "An honest timer"
 
@@ -161,8 +156,7 @@ TIMER_TITLE = "An honest timer"
 _FIRST_CALL = "The first call pays for things that later calls find done. Call the function before you time it."
 _INTERRUPTIONS = (
     "A first call is slow, and other work interrupts: both only ever add time. Take the smallest of many samples, not "
-    "the "
-    "mean."
+    "the mean."
 )
 
 
@@ -191,17 +185,14 @@ def _short() -> None:
 
 def grade_timer(function: Any, time_limit_seconds: float) -> Grade:
     """Check a reader's clock on functions whose time is known."""
-    checked_callable("timer", function)
-    steps: list[Step] = []
-    try:
-        within(time_limit_seconds, lambda: _time_steps(function, steps))
-    except TimeUp:
-        steps.append(Step("in time", False, f"It was not done after {time_limit_seconds:g} s, so it was stopped."))
-    except ReaderError as error:
-        steps.append(Step("runs", False, f"It raised {error}"))
-    except (TypeError, ValueError) as error:
-        steps.append(Step("runs", False, f"It should return seconds, a number ({error})."))
-    return finished("timer", TIMER_TITLE, steps)
+
+    def take_steps(steps: list[Step]) -> None:
+        try:
+            _time_steps(function, steps)
+        except (TypeError, ValueError) as error:
+            steps.append(Step("runs", False, f"It should return seconds, a number ({error})."))
+
+    return graded("timer", TIMER_TITLE, function, take_steps, time_limit_seconds)
 
 
 def _time_steps(function: Callable[..., Any], steps: list[Step]) -> None:

@@ -50,8 +50,7 @@ def _mutation(before: list[Any], after: tuple[Any, ...]) -> str:
         if isinstance(old, np.ndarray) and not np.array_equal(old, new, equal_nan=True):
             return (
                 f"it changed its argument {position + 1}. Whoever called it still needs that array: write to a new "
-                f"one, "
-                "or to one of your own."
+                "one, or to one of your own."
             )
     return ""
 
@@ -67,8 +66,7 @@ def _form(found: Any, expected: np.ndarray, dtype: np.dtype) -> str:
     if found.dtype != dtype:
         return (
             f"the input is {dtype} and the result {found.dtype}. Look for a NumPy scalar or array of another dtype in "
-            f"the "
-            "formula: np.float64(2) promotes, the Python number 2.0 does not."
+            "the formula: np.float64(2) promotes, the Python number 2.0 does not."
         )
     return ""
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from accel.records import Record
 from accel.units import format_number
 
-__all__ = ["Grade", "Step"]
+__all__ = ["WORDS", "Grade", "Step"]
 
-_WORDS = {True: "passed", False: "not yet", None: "inconclusive"}
+WORDS = {True: "passed", False: "not yet", None: "inconclusive"}
 
 
 @dataclass(frozen=True)
@@ -64,24 +64,24 @@ class Grade(Record):
         return {name: value for step in self.steps for name, value in step.figures.items()}
 
     def __repr__(self) -> str:
-        lines = [f"{self.title}: {_WORDS[self.passed]}"]
+        lines = [f"{self.title}: {WORDS[self.passed]}"]
         for step in self.steps:
-            lines.append(f"  {_WORDS[step.passed]:13} {step.name}{': ' * bool(step.feedback)}{step.feedback}")
+            lines.append(f"  {WORDS[step.passed]:13} {step.name}{': ' * bool(step.feedback)}{step.feedback}")
             if step.figures:
                 lines.append(" " * 16 + _figures(step))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f'<tr class="accel-grade-{_WORDS[step.passed].replace(" ", "-")}"><th scope="row" style="text-align:left">'
-            f"{_WORDS[step.passed]}</th>"
+            f'<tr class="accel-grade-{WORDS[step.passed].replace(" ", "-")}"><th scope="row" style="text-align:left">'
+            f"{WORDS[step.passed]}</th>"
             f'<td style="text-align:left">{html.escape(step.name)}</td>'
             f'<td style="text-align:left">{html.escape(step.feedback)}</td>'
             f'<td style="text-align:left">{html.escape(_figures(step))}</td></tr>'
             for step in self.steps
         )
         heads = "".join(f'<th scope="col" style="text-align:left">{h}</th>' for h in ("", "step", "feedback", "seen"))
-        caption = html.escape(f"{self.title}: {_WORDS[self.passed]}")
+        caption = html.escape(f"{self.title}: {WORDS[self.passed]}")
         return (
             '<div class="accel-table accel-grade" style="overflow-x:auto"><table class="dataframe">'
             f'<caption style="text-align:left">{caption}</caption><thead><tr>{heads}</tr></thead>'

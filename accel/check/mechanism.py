@@ -46,10 +46,10 @@ class Evidence:
         """Size of the result."""
         return np.asarray(self.trace.result).nbytes
 
-    @cached_property
-    def input_bytes(self) -> int:
-        """Size of the arrays that come in."""
-        return sum(array.nbytes for array in self.arrays if isinstance(array, np.ndarray))
+    @property
+    def inputs(self) -> tuple[np.ndarray, ...]:
+        """The arrays that come in."""
+        return tuple(array for array in self.arrays if isinstance(array, np.ndarray))
 
     @cached_property
     def peak_bytes(self) -> int:
@@ -93,8 +93,7 @@ def array_code(evidence: Evidence) -> Step:
         "array code",
         False,
         f"The interpreter takes {small:,} steps on a small input and {large:,} on a larger one: there is a Python "
-        f"loop over "
-        "elements or rows. Write it as operations on whole arrays.",
+        "loop over elements or rows. Write it as operations on whole arrays.",
         figures,
     )
 
@@ -122,16 +121,15 @@ def lean(arrays: float, what: str = "the result") -> Rule:
 
 def keeps_dtype(evidence: Evidence) -> Step:
     """No call computes in a wider dtype than the input's."""
-    itemsize = max(array.dtype.itemsize for array in evidence.arrays if isinstance(array, np.ndarray))
+    itemsize = max(array.dtype.itemsize for array in evidence.inputs)
     for op in evidence.calls:
-        wide = op.dtype and op.dtype in ("float64", "complex128") and np.dtype(op.dtype).itemsize > itemsize
+        wide = op.dtype in ("float64", "complex128") and np.dtype(op.dtype).itemsize > itemsize
         if wide and any(result.size > 1 for result in op.results):
             return Step(
                 "keeps float32",
                 False,
                 f"{op.call} in line {op.line} computes in {op.dtype}: twice the bytes and half the lanes. A NumPy "
-                f"float64 "
-                "scalar (np.sqrt(2), np.pi as an array) promotes; a Python float does not.",
+                "float64 scalar (np.sqrt(2), np.pi as an array) promotes; a Python float does not.",
             )
     return Step("keeps float32", True)
 
@@ -140,7 +138,7 @@ def few_passes(most: float) -> Rule:
     """Operands and results of all calls together are at most `most` times what must be read and written once."""
 
     def rule(evidence: Evidence) -> Step:
-        once = evidence.input_bytes + evidence.result_bytes
+        once = sum(array.nbytes for array in evidence.inputs) + evidence.result_bytes
         times = evidence.trace.cost.bytes_algorithmic / once
         figures = {"bytes asked for, in inputs and results": times}
         if times <= most:
@@ -149,8 +147,7 @@ def few_passes(most: float) -> Rule:
             "few passes",
             False,
             f"Its calls read and write {times:.1f} times the input and the result together; {most:g} times is enough. "
-            f"Look "
-            "for a value that is computed twice, or for calls that can be one.",
+            "Look for a value that is computed twice, or for calls that can be one.",
             figures,
         )
 
@@ -161,7 +158,7 @@ def in_blocks(most_share: float = 0.3) -> Rule:
     """No call works on more than this share of the input at a time."""
 
     def rule(evidence: Evidence) -> Step:
-        whole = max(array.nbytes for array in evidence.arrays if isinstance(array, np.ndarray))
+        whole = max(array.nbytes for array in evidence.inputs)
         largest = max(evidence.calls, key=_widest, default=None)
         if largest is None:
             return Step(
@@ -177,8 +174,7 @@ def in_blocks(most_share: float = 0.3) -> Rule:
             "in blocks",
             False,
             f"{largest.call} in line {largest.line} works on {share:.0%} of the input at once, so the next call finds "
-            f"it "
-            "gone from the cache. Do all steps on one slice before you take the next.",
+            "it gone from the cache. Do all steps on one slice before you take the next.",
             figures,
         )
 
@@ -197,7 +193,7 @@ def product_tiles(evidence: Evidence) -> Step:
     products = [op for op in evidence.calls if op.product]
     if not products:
         return Step("tiled", False, "No matrix product was seen. Multiply tiles with @ and add up along k.")
-    whole = max(max(array.shape) for array in evidence.arrays if isinstance(array, np.ndarray))
+    whole = max(max(array.shape) for array in evidence.inputs)
     largest = max(max(op.product[1:]) for op in products if op.product)
     figures = {"products": float(sum(op.count for op in products)), "largest side of a tile": float(largest)}
     if largest * 4 <= whole:
@@ -206,7 +202,6 @@ def product_tiles(evidence: Evidence) -> Step:
         "tiled",
         False,
         f"A product has a side of {largest}, in matrices of {whole}: that is no tile. All three loops go in steps: "
-        f"rows, "
-        "columns and k.",
+        "rows, columns and k.",
         figures,
     )

@@ -5,10 +5,14 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from accel import storage
-from accel.check.grades import Grade
+from accel.check.grades import WORDS, Grade
 from accel.records import Record, RecordError
+
+if TYPE_CHECKING:
+    from accel.tables import Table
 
 __all__ = ["Attempt", "Progress", "keep", "progress"]
 
@@ -43,17 +47,16 @@ class Progress(Record):
     def _repr_html_(self) -> str:
         return self._table()._repr_html_() if self.attempts else f"<p>{self!r}</p>"
 
-    def _table(self):  # type: ignore[no-untyped-def]
+    def _table(self) -> Table:
         from accel.tables import Column, Table
 
-        words = {True: "passed", False: "not yet", None: "inconclusive"}
         done = sum(attempt.passed for attempt in self.attempts)
         return Table(
             f"{done} of {len(self.attempts)} exercises tried are passed",
             (
                 Column("exercise", tuple(a.title for a in self.attempts), is_text=True),
                 Column("checked", tuple(str(a.attempts) for a in self.attempts)),
-                Column("last", tuple(words[a.last_outcome] for a in self.attempts), is_text=True),
+                Column("last", tuple(WORDS[a.last_outcome] for a in self.attempts), is_text=True),
                 Column("first passed", tuple(a.first_passed_at[:16].replace("T", " ") or "–" for a in self.attempts)),
             ),
         )

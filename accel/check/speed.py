@@ -64,8 +64,7 @@ def judged(yours: Measurement, baseline: Measurement, least_ratio: float, baseli
             name,
             False,
             f"It is {best:.2f} times as fast as {baseline_name}; {least_ratio:g} times is wanted. Run accel.explain "
-            f"on it "
-            "to see which call takes the time.",
+            "on it to see which call takes the time.",
             figures,
         )
     return Step(

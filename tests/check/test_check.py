@@ -1,6 +1,7 @@
 """Checkers: good answers pass, usual mistakes fail at the step made for them, and nothing breaks the notebook."""
 
 import math
+import threading
 import time
 
 import numpy as np
@@ -8,9 +9,11 @@ import pytest
 
 import accel
 from accel import check
+from accel.check.kernels import EXERCISES
+from accel.check.sandbox import within
 from accel.check.speed import judged
 from accel.kernels import gelu, matmul
-from accel.measurement import Measurement, measure_calls
+from accel.measurement import Measurement
 
 
 @pytest.fixture(autouse=True)
@@ -393,6 +396,22 @@ def test_progress_that_cannot_be_written_does_not_spoil_the_grade(tmp_path, monk
         assert check.amdahl(GOOD["amdahl"]).passed
 
 
-def test_measurements_within_the_sandbox_are_those_outside():
-    measured = measure_calls({"a": lambda: None}, seconds=0.01)
-    assert measured["a"].best_seconds > 0
+def test_the_sandbox_has_a_thread_of_its_own_and_hands_over_what_the_job_gives():
+    threads = []
+    assert within(5, lambda: threads.append(threading.get_ident()) or "result") == "result"
+    assert threads[0] != threading.get_ident()
+    with pytest.raises(KeyError, match="mine"):
+        within(5, lambda: {}["mine"])
+
+
+def test_a_contract_asks_for_the_speed_that_is_checked():
+    for exercise in EXERCISES:
+        asked = "" if exercise.speed is None else f"{exercise.speed.least_ratio:g} times as fast as"
+        assert asked in check.contract(exercise.name)
+
+
+@pytest.mark.parametrize("name", ["gelu", "amdahl", "timer"])
+@pytest.mark.parametrize("limit", [0, -1, float("nan")])
+def test_a_time_limit_is_positive(name, limit):
+    with pytest.raises(ValueError, match="time_limit_seconds must be positive"):
+        getattr(check, name)(GOOD[name], time_limit_seconds=limit)

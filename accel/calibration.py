@@ -38,7 +38,9 @@ __all__ = ["calibrate", "this_machine"]
 Raw = Mapping[Key, Probe]
 
 
-def calibrate(*, quick: bool = False, progress: bool = True, save: bool = True, fresh: bool = False) -> Machine:
+def calibrate(
+    *, quick: bool = False, progress: bool = True, save: bool = True, fresh: bool = False, plan: Plan | None = None
+) -> Machine:
     """Measure this machine's roofs: arithmetic peak, bandwidth by working set, NumPy's own costs.
 
     Takes up to 20 s, or up to 4 s with ``quick=True`` (fewer probes, one pass: coarser and noisier). The result is
@@ -56,6 +58,8 @@ def calibrate(*, quick: bool = False, progress: bool = True, save: bool = True, 
         Keep the result for `accel.this_machine`.
     fresh : bool
         Forget what was measured before.
+    plan : accel.probes.Plan, optional
+        What to measure, instead of what `accel.probes.plan_for` returns; ``quick`` then only says how to call it.
 
     Returns
     -------
@@ -72,7 +76,7 @@ def calibrate(*, quick: bool = False, progress: bool = True, save: bool = True, 
     machine = hardware.detect()
     kept = None if fresh else storage.find(machine)[0]
     allocator.settle()
-    plan = plan_for(machine, quick=quick)
+    plan = plan or plan_for(machine, quick=quick)
     start = time.perf_counter()
     raw = _run(plan, machine, progress=progress)
     if kept:

@@ -28,7 +28,16 @@ from accel.records import Record
 from accel.speed import FULL_SPEED, Speed, at_speed, speed_from
 from accel.tracing.operations import Trace
 
-__all__ = ["Comparison", "Row", "compare", "measure_at_full_speed", "sweep"]
+__all__ = [
+    "Comparison",
+    "Row",
+    "arguments_of",
+    "compare",
+    "measure_at_full_speed",
+    "sweep",
+    "thinned",
+    "whole_number",
+]
 
 REFERENCE: Final = ("reference",)
 """With the name of a function, the key of the reference measured beside it."""
@@ -211,7 +220,7 @@ def sweep(
     [(100, 100), (1000, 1000)]
     """
     named = named_functions(functions, "sweep")
-    sizes = [_whole_number(size) for size in sizes]
+    sizes = [whole_number(size) for size in sizes]
     threads = positive_count(threads, "threads")
     if not (seconds > 0 and patience_seconds >= 0):
         raise ValueError(
@@ -225,7 +234,7 @@ def sweep(
     allocator.settle()
     rows: list[Row] = []
     for size in sizes:
-        arrays = _arguments(make_arrays(size))
+        arrays = arguments_of(make_arrays(size))
         traces = {name: timed_trace(function, tuple(arrays), {}) for name, function in named.items()}
         calls = {name: partial(function, *arrays) for name, function in named.items()}
         measured, speeds = measure_at_full_speed(calls, machine, threads, seconds, patience_seconds)
@@ -256,7 +265,7 @@ def _row(
     )
 
 
-def _whole_number(size: Any) -> int:
+def whole_number(size: Any) -> int:
     """Return a size as an int, so that rows sort, and can be saved and loaded."""
     if isinstance(size, bool) or not hasattr(size, "__index__"):
         raise TypeError(f"a size is a whole number; got {size!r}. Pass an int, and let make_arrays() do the rest.")
@@ -266,7 +275,7 @@ def _whole_number(size: Any) -> int:
         raise TypeError(f"a size is a whole number; got {size!r}. Pass an int.") from error
 
 
-def _arguments(arrays: Any) -> Sequence[Any]:
+def arguments_of(arrays: Any) -> Sequence[Any]:
     """Return the arguments of one size, or say that they are none: an array would be taken apart, row by row."""
     if not isinstance(arrays, list | tuple):
         raise TypeError(
@@ -306,7 +315,7 @@ def measure_at_full_speed(
             again = measure_calls(beside, seconds=seconds / 2, repeats=known, **options)
             measured = {name: m.joined(again[name]) for name, m in measured.items()}
     speeds = {name: speed_from(machine, _slowdown(measured, name, full_speed)) for name in calls}
-    return {name: _thinned(measured[name]) for name in calls}, speeds
+    return {name: thinned(measured[name]) for name in calls}, speeds
 
 
 def _slowdown(measured: Mapping[Hashable, Measurement], name: str, full_speed_seconds: float) -> float:
@@ -331,7 +340,7 @@ def _sample_lengths(
     return known
 
 
-def _thinned(measurement: Measurement) -> Measurement:
+def thinned(measurement: Measurement) -> Measurement:
     """Return the measurement with at most as many samples as describe their distribution, best and worst among them."""
     samples = sorted(measurement.samples_seconds)
     if len(samples) <= KEPT_SAMPLES:

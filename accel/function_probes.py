@@ -10,26 +10,30 @@ import numpy as np
 
 from accel.operation_probes import Batch, values
 
-__all__ = ["BY_WORK", "FAMILIES", "FAMILY_DTYPES", "STREAMING", "function_batch"]
+__all__ = ["BY_WORK", "COMPILED_SPECIAL", "FAMILIES", "FAMILY_DTYPES", "NARROW_ELEMENTS", "STREAMING", "function_batch"]
 
 KIB = 2**10
 PASS_SIZES = (16, 2 * KIB, 40_000, 400_000, 1_300_000, 5_000_000)
 """Elements: the call alone, in L1, in L2, in L3 twice, out of most caches. Powers of two would compete for sets."""
+SCATTERED_SIZES = (16, 2 * KIB, 40_000, 400_000, 1_300_000, 3_000_000)
+"""As `PASS_SIZES`, for what goes to every element in no order."""
 SLOW_SIZES = (16, 2 * KIB, 60_000)
 """For what takes tens of nanoseconds an element."""
 SIDES = (4, 40, 150, 700, 2300)
+COMPILED_SPECIAL = "compiled special"
+"""Name of the rate of an elementary function in a compiled loop."""
+NARROW_ELEMENTS = 48
+"""Of the short rows that tell what starting a row costs."""
 """Rows and columns of square matrices, from L1 to DRAM."""
 ORDERS = (3, 16, 100, 400)
 """Rows of a system of equations."""
 
 STREAMING_BYTES = 100_000
-STREAMING = frozenset(
-    {"add.accumulate", "argmax", "clip", "concatenate", "zeros", "diff", "repeat", "outer", "count_nonzero"}
-)
+STREAMING = frozenset({"add.accumulate", "clip", "concatenate", "diff", "outer", "count_nonzero"})
 """Functions that pass over their operands as ufuncs do: measured in L1 and L2, the rest is the stream's."""
 BY_WORK = frozenset(
     {"sort", "argsort", "partition", "argpartition", "median", "searchsorted", "convolve", "unique"}
-    | {"einsum:dot", "einsum:axpy", "einsum:sum", "linalg.solve", "linalg.inv", "linalg.cholesky", "linalg.det"}
+    | {"einsum:rows", "einsum:axpy", "einsum:sum", "linalg.solve", "linalg.inv", "linalg.cholesky", "linalg.det"}
     | {"fft.fft", "fft.rfft"}
 )
 """Functions whose cost follows the counted FLOPs, not the elements."""
@@ -85,7 +89,7 @@ def _where(dtype: str) -> Made:
 
 
 def _taken(dtype: str) -> Made:
-    for n in PASS_SIZES:
+    for n in SCATTERED_SIZES:
         x, order = values(n, dtype), np.random.default_rng(n).permutation(n)
         yield n * (2 * x.itemsize + 8), n, partial(x.__getitem__, order)
 
@@ -111,7 +115,7 @@ def _put_masked(dtype: str) -> Made:
 
 
 def _put(dtype: str) -> Made:
-    for n in PASS_SIZES:
+    for n in SCATTERED_SIZES:
         x, y, order = values(n, dtype), values(n, dtype), np.random.default_rng(n).permutation(n)
         yield n * (2 * x.itemsize + 8), n, partial(x.__setitem__, order, y)
 
@@ -162,6 +166,18 @@ def _vector_matrix(dtype: str) -> Made:
         yield a.nbytes, a.size, partial(np.matmul, x, a, out=out)
 
 
+def _narrow_rows(function: Callable[[np.ndarray], Callable[[], Any]], sizes: tuple[int, ...] = SIDES) -> Any:
+    """Return a maker of calls on matrices in short rows, with as many elements as square ones."""
+
+    def make(dtype: str) -> Made:
+        for n in sizes:
+            rows = max(1, n * n // NARROW_ELEMENTS)
+            x = values(rows * NARROW_ELEMENTS, dtype).reshape(rows, NARROW_ELEMENTS)
+            yield x.nbytes, x.size, function(x)
+
+    return make
+
+
 def _stacked_products(dtype: str) -> Made:
     """Units are products, of matrices so small that starting one is all it costs."""
     for count in (1, 64, 4096):
@@ -204,11 +220,13 @@ def _convolve(dtype: str) -> Made:
         yield 2 * x.nbytes, 2 * n * w.size, partial(np.convolve, x, w)
 
 
-def _einsum_dots(dtype: str) -> Made:
-    width = 64
-    for n in (64, 2 * KIB, 40_000, 400_000, 4_000_000):
-        a = values(n // width * width, dtype).reshape(-1, width)
-        yield 2 * a.nbytes, 2 * a.size, partial(np.einsum, "ij,ij->i", a, a.copy())
+def _einsum_dots(width: int) -> Any:
+    def make(dtype: str) -> Made:
+        for n in (width, 2 * KIB, 40_000, 400_000, 4_000_000):
+            a = values(max(1, n // width) * width, dtype).reshape(-1, width)
+            yield 2 * a.nbytes, 2 * a.size, partial(np.einsum, "ij,ij->i", a, a.copy())
+
+    return make
 
 
 def _einsum_product(dtype: str) -> Made:
@@ -251,7 +269,6 @@ def _transform(function: Callable[..., Any], flops_each: float) -> Any:
 FAMILIES: dict[str, dict[str, Any]] = {
     "passes": {
         "add.accumulate": _one(np.cumsum),
-        "argmax": _one(np.argmax, arrays=1),
         "clip": _one(lambda x: np.clip(x, 0.7, 1.2)),
         "concatenate": _two(lambda x, y: np.concatenate((x, y)), arrays=4, largest=2),
         "dot": _two(np.dot, arrays=2, largest=1),
@@ -266,7 +283,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "var": _one(np.var),
         "std": _one(np.std),
         "columns:conflict": _conflicting_columns,
-        "einsum:dot": _einsum_dots,
+        "einsum:rows": _einsum_dots(512),
+        "einsum:rows:narrow": _einsum_dots(NARROW_ELEMENTS),
         "einsum:axpy": _einsum_product,
         "take": _taken,
         "take:rows": _rows_taken,
@@ -289,6 +307,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "searchsorted": _searchsorted,
         "convolve": _convolve,
     },
+    "rows": {
+        "argmax": _one(np.argmax, arrays=1),
+        "matvec:narrow": _narrow_rows(lambda x: partial(np.matmul, x, x[0].copy())),
+        "vecmat:narrow": _narrow_rows(lambda x: partial(np.matmul, np.ones(len(x), x.dtype), x)),
+        "argmax:narrow": _narrow_rows(lambda x: partial(x.argmax, axis=1)),
+    },
     "truths": {"count_nonzero": _truths(np.count_nonzero), "nonzero": _truths(np.nonzero)},
     "doubles": {
         "linalg.solve": _solve,
@@ -303,6 +327,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 FAMILY_DTYPES = {
     "passes": ("float32", "float64"),
     "rarer": ("float32",),
+    "rows": ("float32",),
     "truths": ("bool",),
     "doubles": ("float64",),
 }

@@ -19,6 +19,7 @@ __all__ = [
     "Batch",
     "Key",
     "aligned",
+    "branching_batch",
     "call_batch",
     "cast_batch",
     "element_counts",
@@ -69,6 +70,9 @@ TINY_ELEMENTS = 16
 """Operands so small that the call is all there is to see."""
 POWER_ELEMENTS = 64 * KIB
 """More than a branch predictor remembers."""
+BRANCHING_ELEMENTS = 32 * KIB
+BRANCHING = ("cbrt", "log1p", "expm1", "logaddexp", "fmod", "remainder", "floor_divide")
+"""Ufuncs with no vector loop, whose scalar one branches on the value."""
 OPERAND_BYTES = 8 * KIB
 """Three operands of this size fit any L1, and the cost of an element stands out from that of the call."""
 DISTINCT = 64 * KIB
@@ -149,6 +153,18 @@ def row_batch(dtype: str) -> Batch:
     return batch
 
 
+def branching_batch(dtype: str) -> Batch:
+    """Ufuncs whose loops branch on each value, on arrays too long for the branches to be learned."""
+    batch: Batch = {}
+    for name in BRANCHING:
+        function = getattr(np, name)
+        for n in (TINY_ELEMENTS, BRANCHING_ELEMENTS):
+            operands = [values(n + i, dtype)[:n] for i in range(function.nin)]
+            out = np.empty(n, dtype)
+            batch["operation", f"{name}:long", dtype, n] = partial(function, *operands, out=out)
+    return batch
+
+
 def strided_batch(dtype: str) -> Batch:
     """Operands with gaps, which no vector loop takes."""
     batch: Batch = {}
@@ -185,6 +201,7 @@ def cast_batch() -> Batch:
         for dtype in ("float32", "float64"):
             a, out = aligned(n, dtype), np.empty(n, dtype)
             batch["operation", "copy", dtype, n] = partial(np.copyto, out, a)
+            batch["operation", "copy:reversed", dtype, n] = partial(np.copyto, out, a[::-1])
     return batch
 
 

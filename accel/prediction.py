@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from accel.argument_copies import Arguments
 from accel.cost import Cost
@@ -18,18 +18,23 @@ from accel.machine import Machine
 from accel.measurement import format_seconds
 from accel.pricing import Price, PriceList
 from accel.records import Record
-from accel.reuse import ReuseStack, piece_of
+from accel.reuse import Piece, ReuseStack, piece_of
 from accel.roofline import textbook_seconds
 from accel.tracing import trace
 from accel.tracing.operations import Buffer, Op, Trace
 from accel.tracing.timing import clock_seconds
 
+Result = TypeVar("Result")
+
 REPEATED_RUNS = 5
+REPEATED_SECONDS = 0.1
 LONG_TRACE_OPS = 5000
 """So many calls average the noise out by themselves, and describing each again takes longer than running it."""
 FOLLOWED_OPS = 1000
+TIMED_KINDS = frozenset({"opaque", "declared", "compiled"})
+"""Calls whose price has in it what they took or what they state, each its own."""
 
-__all__ = ["OpPrediction", "Prediction", "predict", "predict_trace", "timed_trace"]
+__all__ = ["OpPrediction", "Prediction", "predict", "predict_trace", "steady_distances", "timed_trace", "touched_bytes"]
 
 
 @dataclass(frozen=True)
@@ -157,12 +162,26 @@ def with_opaque_timed(
         restored()
         return replace(trace(function, *arrays, **keywords))  # without its result, which may be large
 
-    before = [run() for _ in range(REPEATED_RUNS)]
-    traces = [run_traced() for _ in range(REPEATED_RUNS if len(traced.ops) < LONG_TRACE_OPS else 1)]
-    after = [run() for _ in range(REPEATED_RUNS)]  # a slow phase may lie on one of them
+    before = _repeated(run)
+    traces = _repeated(run_traced) if len(traced.ops) < LONG_TRACE_OPS else [run_traced()]
+    after = _repeated(run)  # a slow phase may lie on one of them
     restored()
     calls = _fastest_calls(traced, traces)
-    return _with_hidden(traced, calls, min(before + after) - sum(calls))
+    # What a slow phase adds to a whole run is not hidden work: no traced run had less between its calls than there is.
+    hidden = min(min(before + after) - sum(calls), *(_between_calls(each) for each in traces))
+    return _with_hidden(traced, calls, hidden)
+
+
+def _repeated(run: Callable[[], Result]) -> list[Result]:
+    """Return what a few runs give; fewer of those that take long, which average the noise out by themselves."""
+    start, results = time.perf_counter(), [run()]
+    while len(results) < REPEATED_RUNS and time.perf_counter() - start < REPEATED_SECONDS:
+        results.append(run())
+    return results
+
+
+def _between_calls(traced: Trace) -> float:
+    return sum(op.seconds for op in traced.ops if op.kind == "opaque")
 
 
 def _fastest_calls(traced: Trace, traces: Sequence[Trace]) -> list[float]:
@@ -206,8 +225,8 @@ def _seconds(function: Callable[..., Any], arrays: tuple[Any, ...], keywords: di
 def predict_trace(traced: Trace, machine: Machine, *, threads: int = 1) -> Prediction:
     """Predict the time of a trace that is at hand."""
     prices = PriceList(machine, threads)
-    distances = _steady_distances(traced.ops, limit_bytes=prices.largest_working_set_bytes)
-    ops = tuple(_predicted(op, prices.price(op, found)) for op, found in zip(traced.ops, distances, strict=True))
+    distances = steady_distances(traced.ops, limit_bytes=prices.largest_working_set_bytes)
+    ops = tuple(_predictions(traced.ops, distances, prices))
     python = machine.roofs.python_call_seconds
     return Prediction(
         function=traced.signature,
@@ -220,6 +239,19 @@ def predict_trace(traced: Trace, machine: Machine, *, threads: int = 1) -> Predi
         high_seconds=python + sum(op.high_seconds for op in ops),
         textbook_seconds=_textbook(traced, machine, threads),
     )
+
+
+def _predictions(ops: Sequence[Op], distances: Sequence[Sequence[float]], prices: PriceList) -> Iterator[OpPrediction]:
+    """Give the prediction of each call; calls that a loop repeats at equal distances are priced once."""
+    known: dict[tuple[Any, ...], OpPrediction] = {}
+    for op, found in zip(ops, distances, strict=True):
+        if op.opaque or op.kind in TIMED_KINDS:
+            yield _predicted(op, prices.price(op, found))
+            continue
+        key = id(op.loop_key), op.count, op.fresh_bytes, op.views, *found  # repetitions share the object
+        if key not in known:
+            known[key] = _predicted(op, prices.price(op, found))
+        yield known[key] if known[key].index == op.index else replace(known[key], index=op.index)
 
 
 def _predicted(op: Op, price: Price) -> OpPrediction:
@@ -239,20 +271,24 @@ def _predicted(op: Op, price: Price) -> OpPrediction:
     )
 
 
-def _steady_distances(ops: Sequence[Op], *, limit_bytes: float) -> list[list[float]]:
+def steady_distances(ops: Sequence[Op], *, limit_bytes: float) -> list[list[float]]:
     """Return each op's reuse distance by operand and result, for a function that has run before.
 
     Of a long trace the first ops are followed; the others are as far from their last use as the same calls before them.
     """
     stack = ReuseStack(limit_bytes)
-    groups = [[piece_of(operand) for operand in (*op.operands, *op.results)] for op in ops]
-    for group in groups[-FOLLOWED_OPS:]:
-        stack.touch(group)
-    distances = [stack.touch(group) for group in groups[:FOLLOWED_OPS]]
+    for op in ops[-FOLLOWED_OPS:]:
+        stack.touch(_pieces(op))
+    distances = [stack.touch(_pieces(op)) for op in ops[:FOLLOWED_OPS]]
     latest = {_call_site(op): found for op, found in zip(ops, distances, strict=False)}
-    for op, group in zip(ops[FOLLOWED_OPS:], groups[FOLLOWED_OPS:], strict=True):
-        distances.append(latest.get(_call_site(op)) or [piece.footprint_bytes for piece in group])
+    distances += (
+        latest.get(_call_site(op)) or [piece.footprint_bytes for piece in _pieces(op)] for op in ops[FOLLOWED_OPS:]
+    )
     return distances
+
+
+def _pieces(op: Op) -> list[Piece]:
+    return [piece_of(array) for array in (*op.operands, *op.results)]
 
 
 def _call_site(op: Op) -> tuple[Any, ...]:
@@ -262,12 +298,20 @@ def _call_site(op: Op) -> tuple[Any, ...]:
 
 def _textbook(traced: Trace, machine: Machine, threads: int) -> float:
     """Return the plain roofline's time: what is touched of arguments and result, once."""
+    return textbook_seconds(traced.cost, touched_bytes(traced), machine, main_dtype(traced), threads)
+
+
+def touched_bytes(traced: Trace) -> int:
+    """Return the bytes of arguments and result that the calls touch, each once."""
     windows: dict[int, dict[Any, int]] = {}
     for op in traced.ops:
         for array in (*op.operands, *op.results):
             buffer = traced.buffers[array.buffer]
             if not buffer.created or buffer.label == "result":
                 windows.setdefault(array.buffer, {})[array.offset_bytes, array.shape, array.strides] = array.nbytes
-    touched = sum(min(traced.buffers[number].nbytes, sum(seen.values())) for number, seen in windows.items())
-    dtype = next((op.dtype for op in traced.ops if op.dtype in ("float32", "float64")), "float32")
-    return textbook_seconds(traced.cost, touched, machine, dtype, threads)
+    return sum(min(traced.buffers[number].nbytes, sum(seen.values())) for number, seen in windows.items())
+
+
+def main_dtype(traced: Trace) -> str:
+    """Return the floating dtype whose peak the calls can reach."""
+    return next((op.dtype for op in traced.ops if op.dtype in ("float32", "float64")), "float32")

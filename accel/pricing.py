@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections.abc import Sequence
@@ -10,15 +11,25 @@ from functools import cached_property
 
 import numpy as np
 
-from accel.function_probes import STREAMING
+from accel.function_probes import COMPILED_SPECIAL, NARROW_ELEMENTS, STREAMING
 from accel.machine import RAMP_ELEMENTS, Ceiling, Machine, Rate, interpolate
 from accel.product_model import ProductModel
-from accel.rates import rate_name, units
+from accel.rates import rate_name, row_length, units
 from accel.reuse import LINE_BYTES, piece_of
 from accel.steps import accesses
 from accel.tracing.operations import Op, Operand
 
-__all__ = ["Price", "PriceList"]
+__all__ = [
+    "Price",
+    "PriceList",
+    "Traffic",
+    "dearer_kinds",
+    "has_reduced_rows",
+    "has_scalar",
+    "is_reduction",
+    "stream_shape",
+    "traffic",
+]
 
 SCALAR = ":scalar"
 STACKED = (4, 4, 4)
@@ -31,6 +42,13 @@ SUMMARIES = frozenset({"argmax", "var", "std"})
 """Functions with a rate that start a loop for each element of their result."""
 FAR_BYTES = 256
 """Steps beyond this find no prefetched line (`accel.probes.FAR_LINES`)."""
+OUT_OF_ORDER = frozenset({"columns", "columns:conflict", "take", "take:rows", "put"})
+"""Functions with a rate that do not go through memory from one end to the other."""
+NARROW = ":narrow"
+LEARNED_ELEMENTS = 8192
+"""A branch predictor has learned a shorter array by heart when the same call comes again."""
+STEP = 1.5
+"""A pass that is so much slower per byte lies further out in the memory."""
 CONFLICT_BYTES = 2048
 """Lines that are a multiple of this apart share a few sets of a cache."""
 PROXIES = {
@@ -145,24 +163,55 @@ class PriceList:
         """Price a function that was measured as a whole, at the working set that its operands were last seen at."""
         at = min(max(distances, default=0.0), self.largest_working_set_bytes)
         memory = 0.0
-        if name in STREAMING:
+        streams = name in STREAMING or len(rate.working_set_bytes) == 1  # in L1 alone, by an earlier version
+        if streams:
             memory, _, _ = self._memory(op, distances)
             seconds = units(op, name) * min(rate.seconds_per_unit)
         else:
-            seconds = units(op, name) * interpolate(at, rate.working_set_bytes, rate.seconds_per_unit)
-        if name in SUMMARIES:
+            seconds = units(op, name) * (self._unit_seconds(rate, at) + self._short_row_seconds(op, name, rate, at))
+        if name in SUMMARIES and not self._rate(name + NARROW, op.dtype):
             seconds += self._row_seconds("add.reduce", op.dtype) * sum(result.size for result in op.results)
         call = self._calls.get((name, op.kind), rate.call_seconds)
         return Price(
             overhead_seconds=call * op.count + op.views * self._roofs.view_seconds,
             arithmetic_seconds=seconds,
             memory_seconds=memory,
-            pages_seconds=self._pages(op) if name in STREAMING else 0.0,
+            pages_seconds=self._pages(op) if streams else 0.0,
             overlap_exponent=math.inf,
             uncertainty_fraction=self._roofs.spread_fraction,
             level=self.machine.level_of(at),
             arithmetic_name=op.name,
         )
+
+    def _short_row_seconds(self, op: Op, name: str, wide: Rate, working_set_bytes: float) -> float:
+        """Return what a unit costs more in rows as short as this call's than in those that the rate is for.
+
+        Starting a row is what rows of `NARROW_ELEMENTS` cost more; in longer ones more elements share it.
+        """
+        narrow, length = self._rate(name + NARROW, op.dtype), row_length(op, name)
+        if not narrow or not length:
+            return 0.0
+        more = self._unit_seconds(narrow, working_set_bytes) - self._unit_seconds(wide, working_set_bytes)
+        return max(more, 0.0) * NARROW_ELEMENTS / length
+
+    def _unit_seconds(self, rate: Rate, working_set_bytes: float) -> float:
+        """Read the curve of a rate, which has few points, at a working set.
+
+        Between two points it rises as the time of a byte of a plain pass does, whose curve has many points: at once
+        near a level's edge, and hardly within a level. Where that is flat, or memory is not gone through in order, it
+        is linear in log size.
+        """
+        sizes, each = rate.working_set_bytes, rate.seconds_per_unit
+        plain = self._streams["1R1W"]
+        place = bisect.bisect_right(sizes, working_set_bytes)
+        if 0 < place < len(sizes) and rate.operation not in OUT_OF_ORDER:
+            low, here, high = (
+                interpolate(size, plain.working_set_bytes, plain.seconds_per_byte)
+                for size in (sizes[place - 1], working_set_bytes, sizes[place])
+            )
+            if high > STEP * low:
+                return each[place - 1] + (here - low) / (high - low) * (each[place] - each[place - 1])
+        return interpolate(working_set_bytes, sizes, each)
 
     def _work(self, op: Op) -> tuple[float, float, str]:
         """Return (overhead, arithmetic, what the arithmetic is); a compiled pass states its arithmetic itself."""
@@ -184,14 +233,7 @@ class PriceList:
             return self._calls.get((op.name, op.kind), self._calls.get((reduction, op.kind), plain))
         if "." in op.name:
             return plain
-        shapes = {array.shape for array in (*op.operands, *op.results)}
-        dearer = {
-            "number": any(scalar.dtype in PYTHON_NUMBERS for scalar in op.scalars),
-            "scalar": any(scalar.dtype not in PYTHON_NUMBERS for scalar in op.scalars),
-            "broadcast": op.rows > 1 or len(shapes) > 1,
-            "cast": op.casts,
-        }
-        return plain + sum(self._extra_seconds(kind) for kind, applies in dearer.items() if applies)
+        return plain + sum(self._extra_seconds(kind) for kind in dearer_kinds(op))
 
     def _extra_seconds(self, kind: str) -> float:
         """Return how much dearer a call with such operands is than a plain one."""
@@ -221,6 +263,7 @@ class PriceList:
         if known:
             arithmetic = cost.flops / self.machine.peak_flops_per_second(dtype, self.threads)
             arithmetic += cost.interpreted * self._roofs.interpreted_seconds
+            arithmetic += cost.special * self._special_seconds(dtype) / self.threads
         else:
             arithmetic = op.seconds
         bandwidth = self.machine.bandwidth_bytes_per_second(max(cost.bytes_algorithmic, 1), self.threads)
@@ -235,6 +278,11 @@ class PriceList:
             level=self.machine.level_of(cost.bytes_algorithmic),
             arithmetic_name="opaque" if not known else "interpreter" if cost.interpreted else "peak",
         )
+
+    def _special_seconds(self, dtype: str) -> float:
+        """Return what an elementary function takes in a compiled loop; in NumPy's loop where none was measured."""
+        rate = self._rates.get((COMPILED_SPECIAL, dtype))
+        return min(rate.seconds_per_unit) if rate else self._ceiling("exp", dtype).element_seconds
 
     def _ceiling(self, name: str, dtype: str, *, special: bool = False) -> Ceiling:
         """Return the measured cost of an operation, of its closest relative, or of the closest dtype."""
@@ -256,16 +304,18 @@ class PriceList:
     def _elementwise(self, op: Op) -> tuple[float, float, str]:
         """Return (overhead, arithmetic, what the arithmetic is) of a ufunc, a reduction, a copy or a cast."""
         name, dtype = self._measured_as(op)
-        reduces = ".reduce" in name or name in ("sum", "max", "min", "mean")
+        reduces = is_reduction(name)
         size = max([operand.size for operand in (*op.operands, *op.results)], default=0)
         special = op.cost.special > 0
         inner = self._ceiling(name, dtype, special=special)
         call = self._call_seconds(op, inner.call_seconds)
-        if reduces and op.axis is not None and op.operands and op.operands[0].shape and 0 in op.axis and op.rows > 1:
+        if reduces and has_reduced_rows(op):
             inner = self._ceiling(f"{name}:axis0", dtype)
-        elif self._has_scalar(op) and not reduces:
+        elif has_scalar(op) and not reduces:
             inner = self._ceiling(name + SCALAR, dtype, special=special)
-        element = max(inner.element_seconds, self._gap_seconds(op, dtype))
+        element = max(
+            inner.element_seconds, self._gap_seconds(op, dtype), self._branch_seconds(name, dtype, size / op.count)
+        )
         rows = (inner.row_seconds or self._row_seconds("add.reduce" if reduces else "add", dtype)) * op.rows
         started = rows if op.rows > 1 else inner.ramp_seconds * op.count * min(size / op.count / RAMP_ELEMENTS, 1.0)
         return call * op.count, element * size + started + self._cast_seconds(op), op.name
@@ -283,10 +333,22 @@ class PriceList:
         """Return what it costs to start an inner loop."""
         return self._ceiling(name, dtype).row_seconds
 
+    def _branch_seconds(self, name: str, dtype: str, size: float) -> float:
+        """Return what an element costs at least where an array is too long for its branches to be learned."""
+        if size <= LEARNED_ELEMENTS:
+            return 0.0
+        many = self._ceilings.get((PROXIES.get(name, name) + ":long", dtype))
+        return many.element_seconds if many else 0.0
+
     def _gap_seconds(self, op: Op, dtype: str) -> float:
-        """Return what an element costs at least where operands have gaps: no vector loop takes them."""
-        gaps = any(access.has_gaps for access in accesses(op))
-        return self._ceiling("add:strided", dtype).element_seconds if gaps else 0.0
+        """Return what an element costs at least where operands have gaps: no vector loop takes them.
+
+        A copy has loops of its own for elements at equal steps, of which going backwards is one.
+        """
+        if not any(access.has_gaps for access in accesses(op)):
+            return 0.0
+        copied = self._ceilings.get(("copy:reversed", dtype)) if op.name in COPIES else None
+        return (copied or self._ceiling("add:strided", dtype)).element_seconds
 
     def _column_seconds(self, op: Op, distances: Sequence[float]) -> float:
         """Return the time of going down the columns of an array that lies in rows, line by line."""
@@ -300,17 +362,8 @@ class PriceList:
             conflict = access.step_bytes % CONFLICT_BYTES == 0
             rate = (conflict and self._rate("columns:conflict", op.dtype)) or self._rate("columns", op.dtype)
             if rate:
-                each = interpolate(at, rate.working_set_bytes, rate.seconds_per_unit)
-                seconds += access.array.size * each
+                seconds += access.array.size * self._unit_seconds(rate, at)
         return seconds
-
-    @staticmethod
-    def _has_scalar(op: Op) -> bool:
-        """Whether the inner loop holds one input fixed, which has a loop of its own."""
-        held = [
-            o for o in op.operands if o.size < max(r.size for r in op.results or op.operands) or 0 in o.strides[-1:]
-        ]
-        return bool(op.scalars) or any(not o.shape or o.strides[-1:] == (0,) or o.shape[-1:] == (1,) for o in held)
 
     def _cast_seconds(self, op: Op) -> float:
         """Return the time of converting operands on the way into the loop."""
@@ -326,20 +379,20 @@ class PriceList:
     def _memory(self, op: Op, distances: Sequence[float]) -> tuple[float, str, float]:
         """Return (seconds, level, relative spread) of the traffic of a call."""
         arrays = [*op.operands, *op.results]
-        traffic = _traffic(op, arrays, distances)
-        if not traffic:
+        parts = traffic(op, arrays, distances)
+        if not parts:
             return 0.0, "L1", self._roofs.spread_fraction
-        dense = _stream_shape(op, arrays)
+        dense = stream_shape(op, arrays)
         largest = self.largest_working_set_bytes
         seconds = spread = moved = 0.0
-        for part in traffic:
+        for part in parts:
             stream = self._streams.get(part.shape or dense) or self._streams.get("strided" if part.shape else "1R1W")
             stream = stream or self._streams["1R1W"]
             at = min(part.distance_bytes, largest)
             seconds += part.moved_bytes * interpolate(at, stream.working_set_bytes, stream.seconds_per_byte)
             spread += part.moved_bytes * interpolate(at, stream.working_set_bytes, stream.spread_fraction)
             moved += part.moved_bytes
-        farthest = max(traffic, key=lambda part: part.moved_bytes * min(part.distance_bytes, largest))
+        farthest = max(parts, key=lambda part: part.moved_bytes * min(part.distance_bytes, largest))
         return seconds, self.machine.level_of(farthest.distance_bytes), spread / moved if moved else 0.0
 
     def _pages(self, op: Op) -> float:
@@ -371,7 +424,7 @@ class PriceList:
 
 
 @dataclass(frozen=True, slots=True)
-class _Traffic:
+class Traffic:
     """Bytes that a call moves for one operand."""
 
     moved_bytes: float
@@ -380,11 +433,39 @@ class _Traffic:
     """Stream shape where the operand has one of its own; empty where it streams with the others."""
 
 
-def _traffic(op: Op, arrays: Sequence[Operand], distances: Sequence[float]) -> list[_Traffic]:
+def dearer_kinds(op: Op) -> list[str]:
+    """Return what makes a call of a ufunc dearer than a plain one, by the names in `CallCost`."""
+    shapes = {array.shape for array in (*op.operands, *op.results)}
+    dearer = {
+        "number": any(scalar.dtype in PYTHON_NUMBERS for scalar in op.scalars),
+        "scalar": any(scalar.dtype not in PYTHON_NUMBERS for scalar in op.scalars),
+        "broadcast": op.rows > 1 or len(shapes) > 1,
+        "cast": op.casts,
+    }
+    return [kind for kind, applies in dearer.items() if applies]
+
+
+def is_reduction(name: str) -> bool:
+    """Whether a call of this name is priced as a reduction."""
+    return ".reduce" in name or name in ("sum", "max", "min", "mean")
+
+
+def has_reduced_rows(op: Op) -> bool:
+    """Whether a reduction adds rows to rows, and so runs along the axis that is kept."""
+    return bool(op.axis is not None and op.operands and op.operands[0].shape and 0 in op.axis and op.rows > 1)
+
+
+def has_scalar(op: Op) -> bool:
+    """Whether the inner loop holds one input fixed, which has a loop of its own."""
+    held = [o for o in op.operands if o.size < max(r.size for r in op.results or op.operands) or 0 in o.strides[-1:]]
+    return bool(op.scalars) or any(not o.shape or o.strides[-1:] == (0,) or o.shape[-1:] == (1,) for o in held)
+
+
+def traffic(op: Op, arrays: Sequence[Operand], distances: Sequence[float]) -> list[Traffic]:
     """Return what each distinct operand moves; one that is updated moves twice."""
     read = {(o.buffer, o.offset_bytes) for o in op.operands}
     written = {(r.buffer, r.offset_bytes) for r in op.results}
-    parts: dict[tuple[int, int, tuple[int, ...]], _Traffic] = {}
+    parts: dict[tuple[int, int, tuple[int, ...]], Traffic] = {}
     for index, (array, distance) in enumerate(zip(arrays, distances, strict=True)):
         piece = piece_of(array)
         times = 2 if (array.buffer, array.offset_bytes) in read & written else 1
@@ -397,11 +478,11 @@ def _traffic(op: Op, arrays: Sequence[Operand], distances: Sequence[float]) -> l
         ):
             far = max(map(abs, array.strides), default=0) >= FAR_BYTES
             shape = "strided far" if far else "strided"
-        parts[array.buffer, array.offset_bytes, array.strides] = _Traffic(moved * times, distance, shape)
+        parts[array.buffer, array.offset_bytes, array.strides] = Traffic(moved * times, distance, shape)
     return list(parts.values())
 
 
-def _stream_shape(op: Op, arrays: Sequence[Operand]) -> str:
+def stream_shape(op: Op, arrays: Sequence[Operand]) -> str:
     """Name the stream shape of a call by what it reads and writes at full size."""
     full = max(array.nbytes for array in arrays)
     reads = {(o.buffer, o.offset_bytes) for o in op.operands if o.nbytes * 2 > full}

@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from accel.function_probes import FAMILIES, FAMILY_DTYPES, function_batch
+from accel.function_probes import COMPILED_SPECIAL, FAMILIES, FAMILY_DTYPES, function_batch
 from accel.machine import Machine
 from accel.operation_probes import (
     BINARY,
     OTHER_DTYPES,
+    TINY_ELEMENTS,
     UNARY,
     Batch,
     Key,
     aligned,
+    branching_batch,
     call_batch,
     cast_batch,
     interpreter_batch,
@@ -34,7 +36,7 @@ from accel.operation_probes import (
 __all__ = ["Batch", "Key", "Plan", "batches", "plan_for", "stream_batch"]
 
 KIB, MIB = 2**10, 2**20
-HEAVY = ("sqrt", "exp", "log", "tanh", "sin", "divide")
+HEAVY = ("sqrt", "exp", "log", "tanh", "divide")
 STREAM_SHAPES = ("1R1W", "2R1W", "in place", "in place + read", "reduce")
 FAR_LINES = 4
 """Cache lines from one element to the next where the hardware's prefetching no longer helps."""
@@ -57,6 +59,8 @@ LINE_ELEMENTS = 16
 OVERLAP_ELEMENTS = (2**15, 2**19, 2**23)
 """float32 elements of each of two operands: in L2, in L3, out of most caches. Such arrays tend to lie a
 multiple of a page apart, which some loops do not like."""
+THREADED_STEP = 2
+"""Of the working sets of the memory roof, one in so many is measured with several threads as well."""
 ARENA_SLACK = 64 * LINE_ELEMENTS
 
 
@@ -88,10 +92,10 @@ class Plan:
     """Measure those functions, and dtypes other than `dtypes`, in full."""
 
 
-SQUARE = tuple((n, n, n) for n in (8, 16, 32, 64, 96, 128, 192, 256, 512, 768))
+SQUARE = tuple((n, n, n) for n in (8, 16, 32, 64, 92, 128, 192, 256, 512, 768))
 SKINNY = (
     (1024, 64, 64), (64, 1024, 64), (64, 64, 1024), (1024, 32, 1024), (1024, 8, 1024), (2048, 72, 32), (32, 2048, 32),
-    (1024, 1, 1024), (256, 256, 16), (16, 256, 256),
+    (1024, 1, 1024), (256, 256, 16), (16, 256, 256), (4096, 9, 8), (48, 20_000, 48),
 )  # fmt: skip
 
 
@@ -99,7 +103,7 @@ def plan_for(machine: Machine, *, quick: bool) -> Plan:
     """Return what to measure on this machine, within its memory."""
     last_level = max((cache.size_bytes for cache in machine.caches), default=32 * MIB)
     largest = min(max(128 * MIB, 4 * last_level), machine.memory_bytes // 8)
-    ladder = [2**k for k in (12, 13, 14)] + [int(2 ** (k / 2)) for k in range(29, 65)]
+    ladder = [2**k for k in range(12, 22)] + [int(2 ** (k / 2)) for k in range(44, 53)] + [2**k for k in range(27, 33)]
     threads = tuple(dict.fromkeys((1, machine.usable_cpus)))
     pages = tuple(2**k for k in (11, 13, 16, 20, 22, 25) if 2**k <= largest)
     if quick:
@@ -124,10 +128,14 @@ def batches(plan: Plan, *, numba: bool) -> list[tuple[int, Callable[[], Batch]]]
     for dtype in plan.dtypes:
         peak = _fma_batch if numba else _product_peak_batch
         jobs += [(t, partial(peak, dtype, t)) for t in plan.thread_counts]
+        if numba and plan.all_dtypes:
+            jobs.append((1, partial(_special_batch, dtype)))
         jobs += [(1, partial(operation_batch, plan.operations, dtype)), (1, partial(row_batch, dtype))]
         jobs += [(1, partial(strided_batch, dtype)), (1, partial(power_batch, dtype))]
         jobs += [(t, partial(_product_batch, plan.products, dtype, t)) for t in plan.thread_counts]
     jobs += [(1, cast_batch), (1, call_batch), (1, interpreter_batch), (1, partial(_page_batch, plan.page_bytes))]
+    if plan.all_dtypes:
+        jobs += [(1, partial(branching_batch, dtype)) for dtype in plan.dtypes]
     others = list(OTHER_DTYPES) if plan.all_dtypes else ["int64", "bool"]
     jobs += [(1, partial(other_dtype_batch, dtype)) for dtype in others]
     for family in plan.families:
@@ -141,7 +149,9 @@ def batches(plan: Plan, *, numba: bool) -> list[tuple[int, Callable[[], Batch]]]
     for size in plan.roof_working_sets:
         if numba:
             streams = plan.compiled_streams
-            jobs += [(t, partial(_compiled_stream_batch, streams, size, t, arena)) for t in plan.thread_counts]
+            few = plan.roof_working_sets[::-THREADED_STEP]
+            counts = [t for t in plan.thread_counts if t == 1 or size in few]
+            jobs += [(t, partial(_compiled_stream_batch, streams, size, t, arena)) for t in counts]
         else:
             jobs.append((1, partial(_numpy_copy_batch, size, arena)))
     return jobs
@@ -166,6 +176,19 @@ def _fma_batch(dtype: str, threads: int) -> Batch:
     return {
         ("peak", dtype, threads, "fma probe", flops): _in_threads(lambda _thread: streams.fma_chains(steps, x), threads)
     }
+
+
+def _special_batch(dtype: str) -> Batch:
+    """Exponentials in a compiled loop over arrays in L1, as compiled kernels compute them."""
+    from accel.kernels.compiled.elementary import exponentials
+
+    batch: Batch = {}
+    for n, repeats in ((TINY_ELEMENTS, 1), (KIB, 16)):
+        x, out = values(n, dtype), np.empty(n, dtype)
+        exponentials(x, out, 1)
+        key = ("function", COMPILED_SPECIAL, dtype, 2 * x.nbytes, n * repeats)
+        batch[key] = partial(exponentials, x, out, repeats)
+    return batch
 
 
 def _product_peak_batch(dtype: str, threads: int) -> Batch:
@@ -228,12 +251,15 @@ def _own_arrays(counts: Sequence[int]) -> list[np.ndarray]:
 
 
 def stream_batch(shapes: tuple[str, ...], working_set: int) -> Batch:
-    """Make passes of each shape whose operands together fill the working set."""
+    """Make passes of each shape whose operands together fill the working set; shapes share arrays: pages take time."""
     batch: Batch = {}
+    count = working_set // 4
+    largest = max((STREAM_OPERANDS[shape] for shape in shapes), default=0)
+    arrays = _own_arrays([count // place for place in range(1, largest + 1)])
     for shape in shapes:
         operands = STREAM_OPERANDS[shape]
-        count = working_set // 4 // operands
-        batch["stream", shape, working_set, count] = _stream_call(shape, _own_arrays([count] * operands))
+        each = count // operands
+        batch["stream", shape, working_set, each] = _stream_call(shape, [array[:each] for array in arrays[:operands]])
     return batch
 
 

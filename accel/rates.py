@@ -7,7 +7,7 @@ from collections.abc import Callable
 from accel.function_probes import BY_WORK
 from accel.tracing.operations import Op
 
-__all__ = ["rate_name", "units"]
+__all__ = ["rate_name", "row_length", "units"]
 
 SAME_WORK = {
     "argmin": "argmax", "argpartition": "argsort", "place": "putmask", "compress": "take:mask", "extract": "take:mask",
@@ -47,6 +47,22 @@ def units(op: Op, name: str) -> float:
     return float(max((array.size for array in (*op.operands, *op.results)), default=0))
 
 
+def row_length(op: Op, name: str) -> int:
+    """Return the elements in each row that a call goes through one by one; 0 where it does not go by rows.
+
+    A matrix times a vector goes along the axis that is contiguous in memory, `argmax` along its axis, `einsum` with
+    equal last indices along the last.
+    """
+    if name in ("matvec", "vecmat"):
+        matrix = max(op.operands, key=lambda operand: operand.size)
+        return min(zip(map(abs, matrix.strides), matrix.shape, strict=True), default=(0, 0))[1]
+    if name == "argmax" and op.operands and op.axis:
+        return op.operands[0].shape[op.axis[0]]
+    if name == "einsum:rows" and op.operands and op.operands[0].shape:
+        return op.operands[0].shape[-1]
+    return 0
+
+
 def _taken(op: Op) -> str:
     """Tell a mask, whole rows, and single elements apart."""
     if any(operand.dtype == "bool" for operand in op.operands[1:]):
@@ -76,7 +92,7 @@ def _summed_products(op: Op) -> str:
     written = str(op.scalars[0].value) if op.scalars else ""
     inputs, _, output = written.replace(" ", "").partition("->")
     last = {part[-1:] for part in inputs.split(",")}
-    return "einsum:dot" if len(last) == 1 and not last & set(output) else "einsum:axpy"
+    return "einsum:rows" if len(last) == 1 and not last & set(output) else "einsum:axpy"
 
 
 def _vector_product(op: Op) -> str:

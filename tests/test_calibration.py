@@ -14,13 +14,16 @@ from machines import LAPTOP
 import accel
 from accel import hardware, storage
 from accel.calibration import CHUNK, PUT_RIGHT, _Chunk, _parts, _summaries, fit, merged, never_falling
+from accel.function_probes import NARROW_ELEMENTS, function_batch
 from accel.machine import RAMP_ELEMENTS, Probe
-from accel.operation_probes import ROWS, aligned, element_counts
+from accel.operation_probes import ROWS, aligned, branching_batch, element_counts
 from accel.probes import (
     STREAM_BYTES_PER_ELEMENT,
+    STREAM_OPERANDS,
     STREAM_SHAPES,
     batches,
     plan_for,
+    stream_batch,
 )
 from accel.speed import probe_slowdown
 
@@ -292,3 +295,42 @@ def test_a_merged_calibration_is_at_least_as_fast_in_every_probe(calibrated):
     probes = {probe.key: probe for probe in calibrated.calibration.probes}
     slower = tuple(replace(probe, best_seconds=probe.best_seconds * 2) for probe in probes.values())
     assert fit(merged(probes, slower), quick=True, duration_seconds=1.0).peaks == calibrated.calibration.peaks
+
+
+def test_passes_of_one_working_set_share_arrays_and_fill_it():
+    working_set = 3 * 2**14
+    for (_, shape, of, count), call in stream_batch(STREAM_SHAPES, working_set).items():
+        arrays = {id(a): a for a in (*call.args, *call.keywords.values()) if isinstance(a, np.ndarray) and a.size > 1}
+        assert of == working_set
+        assert {array.size for array in arrays.values()} == {count}
+        distinct = {array.__array_interface__["data"][0] for array in arrays.values()}
+        assert len(distinct) * count * 4 == working_set == STREAM_OPERANDS[shape] * count * 4
+
+
+def test_branching_operations_have_a_cost_of_their_own_for_long_arrays():
+    batch = branching_batch("float32")
+    assert {key[1] for key in batch} >= {"cbrt:long", "log1p:long"}
+    for run in batch.values():
+        run()
+    long = {("operation", "cbrt:long", "float32", n): exactly(1e-6 + n * 9e-9) for n in (16, 32768)}
+    fitted = fit(made_up() | long, quick=False, duration_seconds=1.0)
+    [ceiling] = [c for c in fitted.ceilings if c.operation == "cbrt:long"]
+    assert ceiling.element_seconds == pytest.approx(9e-9)
+    assert ceiling.call_seconds == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize("name", ["matvec:narrow", "vecmat:narrow", "argmax:narrow"])
+def test_narrow_rows_are_measured_as_functions_are(name):
+    batch = function_batch("rows", name, "float32", 2**20)
+    assert len(batch) > 2
+    for (kind, found, _, working_set, units), run in batch.items():
+        assert (kind, found, working_set) == ("function", name, 4 * units)
+        assert units % NARROW_ELEMENTS == 0
+        assert np.size(run()) in (units // NARROW_ELEMENTS, NARROW_ELEMENTS)
+
+
+def test_rarer_functions_belong_to_full_calibrations():
+    machine = hardware.detect()
+    quick, full = (plan_for(machine, quick=quick) for quick in (True, False))
+    assert "rows" in full.families
+    assert "rows" not in quick.families

@@ -6,7 +6,7 @@ from comparisons import row
 from machines import CALIBRATED
 
 import accel
-from accel.comparison import Comparison, Row, _thinned
+from accel.comparison import Comparison, Row, thinned
 from accel.measurement import Measurement
 
 QUICK = {"machine": CALIBRATED, "seconds": 1e-3, "patience_seconds": 0}
@@ -116,9 +116,9 @@ def compared():
 
 def test_many_samples_are_thinned_to_their_distribution():
     samples = tuple(float(i) for i in range(1, 5001))
-    thin = _thinned(Measurement("f", samples[::-1], 1, 1.0))
+    thin = thinned(Measurement("f", samples[::-1], 1, 1.0))
     assert len(thin.samples_seconds) == 201
     assert (thin.best_seconds, max(thin.samples_seconds)) == (1.0, 5000.0)
     assert thin.median_seconds == pytest.approx(2500.5, rel=1e-3)
     few = Measurement("f", samples[:7], 1, 1.0)
-    assert _thinned(few) is few
+    assert thinned(few) is few

@@ -10,7 +10,8 @@ from machines import DETAILED, LAPTOP
 
 import accel
 from accel.kernels import matmul
-from accel.prediction import Prediction
+from accel.prediction import Prediction, predict_trace, steady_distances
+from accel.pricing import PriceList
 from accel.product_model import ProductModel
 
 COSTS = DETAILED.calibration
@@ -153,3 +154,46 @@ def test_the_textbook_roofline_stands_beside():
     n = 10**7
     found = predicted(np.add, vector(n), vector(n))
     assert found.textbook_seconds == pytest.approx(12 * n / DETAILED.level_bandwidths()["DRAM"], rel=0.01)
+
+
+def test_a_slow_phase_in_the_untraced_runs_is_no_hidden_work():
+    """Other work that slows the machine down is stood in for by a wait that only untraced runs meet."""
+
+    def disturbed(x):
+        if type(x) is np.ndarray:
+            time.sleep(0.1)
+        return np.sqrt(x) + sum(range(200_000))
+
+    assert predicted(disturbed, np.ones(200_000)).seconds < 0.1
+
+
+def test_calls_of_a_loop_cost_what_each_costs_alone():
+    """Calls that repeat are priced once: each still has its own place, and the same price."""
+
+    def rows(x, y):
+        out = np.empty_like(x)
+        for i in range(len(x)):
+            out[i] = x[i] * 2.0 + y[i]
+        return out
+
+    traced = accel.trace(rows, np.ones((40, 100), np.float32), np.ones((40, 100), np.float32))
+    found = predict_trace(traced, DETAILED)
+    assert [op.index for op in found.ops] == [op.index for op in traced.ops]
+    prices = PriceList(DETAILED, 1)
+    distances = steady_distances(traced.ops, limit_bytes=prices.largest_working_set_bytes)
+    alone = [prices.price(op, each).seconds for op, each in zip(traced.ops, distances, strict=True)]
+    assert [op.seconds for op in found.ops] == pytest.approx(alone)
+
+
+@pytest.mark.speed
+def test_a_long_loop_is_predicted_faster_than_it_is_traced():
+    def loop(x):
+        for _ in range(20_000):
+            np.add(x, x, out=x)
+
+    start = time.perf_counter()
+    traced = accel.trace(loop, np.zeros(4, np.float32))
+    middle = time.perf_counter()
+    found = predict_trace(traced, DETAILED)
+    assert time.perf_counter() - middle < 2 * (middle - start)
+    assert len({op.seconds for op in found.ops if op.name == "add"}) <= 2

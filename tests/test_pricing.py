@@ -7,9 +7,10 @@ import pytest
 from machines import DETAILED
 
 import accel
+from accel.cost import Cost, costs
 from accel.machine import CallCost, Ceiling, Overlap, Rate
 from accel.pricing import PriceList
-from accel.rates import rate_name, units
+from accel.rates import rate_name, row_length, units
 from accel.steps import accesses
 
 CALL = 5e-7
@@ -43,7 +44,7 @@ MACHINE = DETAILED.with_calibration(
             rate("columns", 1e-9, 2e-9, 1e-8),
             rate("columns:conflict", 4e-9, 4e-9, 4e-9),
             rate("stacked products", 2e-7, 2e-7),
-            rate("einsum:dot", 1e-10, 1e-10),
+            rate("einsum:rows", 1e-10, 1e-10),
             rate("einsum:axpy", 3e-10, 3e-10),
             rate("var", 2e-9, 2e-9),
         ),
@@ -124,7 +125,7 @@ x, matrix, mask = np.ones(512, np.float32), np.ones((64, 8), np.float32), np.one
         (lambda a, v: v @ a, (matrix, x[:64]), "vecmat", 512),
         (lambda a, v: a.T @ v, (matrix, x[:64]), "vecmat", 512),
         (lambda a: a @ a.T, (matrix,), "", 64 * 8 * 64),
-        (lambda a, b: np.einsum("ij,ij->i", a, b), (matrix, matrix.copy()), "einsum:dot", 1024),
+        (lambda a, b: np.einsum("ij,ij->i", a, b), (matrix, matrix.copy()), "einsum:rows", 1024),
         (lambda a, b: np.einsum("ij,jk->ik", a, b), (matrix, matrix.T.copy()), "einsum:axpy", 65536),
         (lambda a: np.einsum("ij->j", a), (matrix,), "einsum:sum", 504),
         (lambda a: np.stack([a, a], axis=-1), (x,), "stack:last", 1024),
@@ -205,3 +206,83 @@ def test_truth_values_are_combined_as_logic():
     )
     op = traced(lambda a, b: a & b, np.ones(10_000, bool), np.ones(10_000, bool))
     assert PriceList(machine, 1).price(op, [100.0] * 3).arithmetic_seconds == pytest.approx(1e-7)
+
+
+def with_roofs(**changes):
+    """Return a price list of the machine with more that was measured."""
+    roofs = MACHINE.calibration
+    more = {name: getattr(roofs, name) + tuple(added) for name, added in changes.items()}
+    return PriceList(MACHINE.with_calibration(replace(roofs, **more)), 1)
+
+
+def work_of(prices, op, distance=1000.0):
+    return prices.price(op, [distance] * len((*op.operands, *op.results))).arithmetic_seconds
+
+
+def test_a_rate_rises_between_two_points_where_a_plain_pass_does():
+    """The plain pass of this machine takes 1.1, 1.5 and 6.1 units a byte at 16 KB, 1 MB and 128 MB."""
+    curve = Rate("linalg.norm", "float32", 1e-6, (2**20, 2**27), (1e-10, 6e-10))
+    prices, op = with_roofs(rates=[curve]), traced(np.linalg.norm, np.ones(1000, np.float32))
+    halfway = 2.0**20 * 2**3.5
+    plain = 1.5 + (6.1 - 1.5) / 2
+    assert work_of(prices, op, halfway) == pytest.approx(1000 * (1e-10 + (plain - 1.5) / (6.1 - 1.5) * 5e-10))
+    streams = tuple(
+        replace(stream, working_set_bytes=(2**20, 2**26, 2**27), seconds_per_byte=(1e-11, 1.1e-11, 6e-11))
+        for stream in MACHINE.calibration.streams
+    )
+    late = PriceList(MACHINE.with_calibration(replace(MACHINE.calibration, rates=(curve,), streams=streams)), 1)
+    assert work_of(late, op, 2.0**25) < 1000 * 1.2e-10 < 1000 * 5.9e-10 < work_of(late, op, 2.0**27)
+
+
+def test_short_rows_pay_for_their_start():
+    narrow = Rate("matvec:narrow", "float32", 1e-6, (2**14, 2**20), (9e-11, 9e-11))
+    prices = with_roofs(rates=[narrow])
+    for columns in (8, 16, 4096):
+        op = traced(lambda a, v: a @ v, np.ones((64, columns), np.float32), np.ones(columns, np.float32))
+        assert work_of(prices, op) == pytest.approx(64 * columns * (8e-11 + 1e-11 * 48 / columns))
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "name", "length"),
+    [
+        (lambda a, v: a @ v, ((64, 8), (8,)), "matvec", 8),
+        (lambda a, v: v @ a, ((64, 8), (64,)), "vecmat", 8),
+        (lambda a, v: a.T @ v, ((64, 8), (64,)), "vecmat", 8),
+        (lambda a: a.argmax(axis=1), ((64, 8),), "argmax", 8),
+        (lambda a: a.argmax(), ((64, 8),), "argmax", 0),
+        (lambda a, b: np.einsum("ij,ij->i", a, b), ((64, 8), (64, 8)), "einsum:rows", 8),
+        (np.sort, ((64, 8),), "sort", 0),
+    ],
+)
+def test_the_length_of_a_row(function, shapes, name, length):
+    op = traced(function, *(np.ones(shape, np.float32) for shape in shapes))
+    assert (rate_name(op), row_length(op, name)) == (name, length)
+
+
+def test_branches_are_learned_in_short_arrays_only():
+    prices = with_roofs(
+        ceilings=[Ceiling("cbrt", "float32", 5e-7, 4e-9), Ceiling("cbrt:long", "float32", 5e-7, 9e-9)],
+    )
+    for n, each in ((1000, 4e-9), (100_000, 9e-9)):
+        op = traced(np.cbrt, array(n))
+        assert work_of(prices, op) == pytest.approx(n * each)
+
+
+def test_a_copy_backwards_has_a_loop_of_its_own():
+    prices = with_roofs(ceilings=[Ceiling("copy:reversed", "float32", 3e-7, 2e-10)])
+    copied = traced(lambda x: x[::-1].copy(), np.ones(1000, np.float32))
+    added = traced(lambda x: x[::-1] + x, np.ones(1000, np.float32))
+    assert work_of(prices, copied) == pytest.approx(1000 * 2e-10)
+    assert work_of(prices, added) == pytest.approx(1000 * 6e-10)
+
+
+def test_a_compiled_kernel_pays_for_its_exponentials():
+    @costs(lambda x: Cost(flops=x.size, special=x.size, bytes_read=x.nbytes, calls=1), opaque=True)
+    def kernel(x):
+        return x
+
+    op = traced(kernel, np.ones(100_000, np.float32))
+    flops = 100_000 / MACHINE.peak_flops_per_second("float32", 1)
+    assert work_of(PriceList(MACHINE, 1), op) == pytest.approx(flops + 100_000 * 6e-10)
+    measured = with_roofs(rates=[Rate("compiled special", "float32", 1e-7, (2**13,), (4e-10,))])
+    assert work_of(measured, op) == pytest.approx(flops + 100_000 * 4e-10)

@@ -12,12 +12,18 @@ import numpy as np
 __all__ = ["address_of", "owner_of"]
 
 
+_STAND_IN: Any = type(np.lib.stride_tricks.as_strided(np.zeros(1)).base)
+"""What NumPy puts between an array and its views with strides of their own, such as `sliding_window_view` makes."""
+
+
 def owner_of(array: Any) -> Any:
     """Return the array at the end of a chain of views: the one whose life is that of the memory."""
     owner, base = array, array.base
     while base is not None:
         if type(base) is memoryview:
             base = base.obj
+        elif isinstance(base, _STAND_IN):
+            base = base.base
         if not isinstance(base, np.ndarray):
             break
         owner, base = base, base.base

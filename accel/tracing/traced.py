@@ -65,6 +65,8 @@ class TracedArray(Traced):
             else:
                 recorder.items += 1
             return part
+        if type(index) is np.ndarray or type(index) is TracedArray:
+            return recorder.gather(self, index)
         return recorder.call("method", "take", np.ndarray.__getitem__, (self, index), {})
 
     def __setitem__(self, index: Any, value: Any) -> None:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 from accel.cost import Cost, costs
 from accel.records import RecordError
@@ -713,3 +714,60 @@ def test_a_module_first_imported_inside_the_traced_function_loads_as_usual():
         "assert np.ma.zeros(2).sum() == 0 and type(np.ma.zeros(2).data) is np.ndarray\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_sliding_windows_are_a_view_of_their_array():
+    x = np.arange(10.0)
+    traced = trace(lambda x: sliding_window_view(x, 3).sum(axis=1), x)
+    [total] = [op for op in traced.ops if op.kind != "opaque"]
+    assert (total.name, total.views) == ("add.reduce", 1)
+    assert traced.buffers[total.operands[0].buffer].label == "x"
+    assert total.operands[0].strides == (8, 8)
+    assert np.array_equal(traced.result, sliding_window_view(x, 3).sum(axis=1))
+
+
+def test_windows_that_may_be_written_write_to_their_array():
+    x = np.zeros(5)
+
+    def change(x):
+        windows = sliding_window_view(x, 2, writeable=True)
+        windows[0] += 1.0
+
+    [op] = [op for op in trace(change, x).ops if op.kind != "opaque"]
+    assert (op.name, op.results[0].label, x.tolist()) == ("add", "x", [1.0, 1.0, 0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: (value,), lambda value: {"inner": value}])
+def test_results_nested_deeper_than_the_interpreter_recurses(wrap):
+    depth = 3 * sys.getrecursionlimit()
+
+    def nest(x):
+        value = x + 1
+        for _ in range(depth):
+            value = wrap(value)
+        return value
+
+    inner = trace(nest, np.ones(3)).result
+    for _ in range(depth):
+        [inner] = inner.values() if isinstance(inner, dict) else inner
+    assert type(inner) is np.ndarray
+    assert inner.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_arguments_nested_deeper_than_the_interpreter_recurses():
+    kept = []
+    deep = kept
+    for _ in range(3 * sys.getrecursionlimit()):
+        deep = [deep]
+    trace(lambda x, _: kept.append(x * 2), np.ones(2), deep)
+    assert type(kept[0]) is np.ndarray
+
+
+@pytest.mark.parametrize("index", [np.array([2, 0]), np.array([True, False, True]), np.array([[1], [2]])])
+def test_an_array_as_index_is_recorded_as_any_other(index):
+    x = np.arange(3.0)
+    traced = trace(lambda x, i: x[i], x, index)
+    again = trace(lambda x, i: x.__getitem__((i,)), x, index)
+    op, other = (next(op for op in each.ops if op.kind != "opaque") for each in (traced, again))
+    assert (op.name, op.kind, op.cost, op.operands[0].nbytes) == (other.name, other.kind, other.cost, x[index].nbytes)
+    assert np.array_equal(traced.result, x[index])

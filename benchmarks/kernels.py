@@ -39,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from cases import Case
 from peers import limit_threads, versions
+from resident import of_case as resident_memory
 from verdicts import FORM, Row, row_of
 
 FAMILIES = Path(__file__).parent / "families"
@@ -58,20 +59,25 @@ def families() -> list[str]:
 def run_family(name: str, machine: Machine, *, quick: bool, show: Show) -> Iterator[Row]:
     """Measure the cases of a family, one at a time: the arrays of one live only as long as it takes."""
     compiled_before = compilation.seconds()  # a family may call a form already while it makes the case
-    for case in importlib.import_module(f"families.{name}").cases(quick):
+    for number, case in enumerate(importlib.import_module(f"families.{name}").cases(quick)):
         show(f"{case.form} {case.size}")
-        yield run_case(case, machine, quick=quick, compiled_before=compiled_before)
+        yield run_case(case, number, machine, quick=quick, compiled_before=compiled_before)
         compiled_before = compilation.seconds()
 
 
-def run_case(case: Case, machine: Machine, *, quick: bool, compiled_before: float) -> Row:
-    """Measure a case: first call, error, memory, and then the time against its peers."""
+def run_case(case: Case, number: int, machine: Machine, *, quick: bool, compiled_before: float) -> Row:
+    """Measure a case: first call, error, memory, and then the time against its peers.
+
+    Where torch's time is a target, so is its memory: both are then measured in a process of their own.
+    """
     limit_threads(case.threads)
     with threads(case.threads):
         case.run()
         compiled = compilation.seconds() - compiled_before
         error = float(case.error())
         memory = measure_memory(case.run)
+    against_torch = any(target.against.startswith("torch") for target in case.targets)
+    resident = resident_memory(case.family, number, quick=quick) if against_torch else {}
     calls = {FORM: case.run, **case.peers}
     seconds, patience = (QUICK_SECONDS, 0.0) if quick else (SECONDS, PATIENCE_SECONDS)
     measured, speeds = measure_at_full_speed(calls, machine, case.threads, seconds, patience)
@@ -80,6 +86,7 @@ def run_case(case: Case, machine: Machine, *, quick: bool, compiled_before: floa
         machine,
         measured,
         peak_bytes=memory.peak_bytes,
+        resident_bytes=resident,
         error=error,
         compile_seconds=compiled,
         slowdown=max(speed.core for speed in speeds.values()),
@@ -119,6 +126,7 @@ def table_of(rows: Sequence[Row], caption: str) -> Table:
             Column("time over peer's", tuple(_ratios(row) for row in rows), is_text=True),
             Column("roof", tuple(f"{row.roof_fraction:.0%} {row.roof}" if row.roof else NOTHING for row in rows)),
             Column("memory", tuple(format_bytes(row.peak_bytes) for row in rows)),
+            Column("resident", tuple(_resident(row) for row in rows), is_text=True),
             Column("error", tuple(f"{row.error:.1e}" if row.error else "0" for row in rows)),
             Column("compiled", tuple(_duration(row.compile_seconds) for row in rows)),
             Column("verdict", tuple(row.verdict or NOTHING for row in rows), is_text=True),
@@ -129,6 +137,12 @@ def table_of(rows: Sequence[Row], caption: str) -> Table:
 
 def _ratios(row: Row) -> str:
     return "  ".join(f"{ratio:.2f} {name}" for name, ratio in row.ratios.items()) or NOTHING
+
+
+def _resident(row: Row) -> str:
+    """Return the memory of one call, and that of torch's."""
+    own, torch = (row.resident_bytes.get(name) for name in (FORM, "torch"))
+    return NOTHING if own is None or torch is None else f"{format_bytes(own)}, torch {format_bytes(torch)}"
 
 
 def _duration(seconds: float) -> str:

@@ -6,10 +6,12 @@ import re
 from dataclasses import dataclass
 
 from cases import Case, Target
+from resident import SLACK_BYTES
 
 from accel.machine import Machine
 from accel.measurement import FAST_PHASE, Measurement, format_seconds
 from accel.records import Record
+from accel.units import format_bytes
 
 FORM = "form"
 """Name of the case's own form among the calls that are measured against each other."""
@@ -36,6 +38,8 @@ class Row(Record):
     roof_fraction: float
     peak_bytes: int
     """Of one call, beyond what was in use before it: what Python and NumPy asked for."""
+    resident_bytes: dict[str, int]
+    """Of one call of the form and of each peer, result included, as the operating system sees it; empty if unknown."""
     error: float
     compile_seconds: float
     """Of the first call; 0.0 where nothing had to be compiled."""
@@ -54,6 +58,7 @@ def row_of(
     error: float,
     compile_seconds: float,
     slowdown: float,
+    resident_bytes: dict[str, int] | None = None,
 ) -> Row:
     """Join what was measured of a case."""
     own = measured[FORM]
@@ -63,6 +68,8 @@ def row_of(
     misses = [miss for target in case.targets if (miss := missed(target, reached))]
     if compile_seconds > COMPILE_SECONDS:
         misses.append(f"compiled for {format_seconds(compile_seconds)}, target {format_seconds(COMPILE_SECONDS)}")
+    resident = resident_bytes or {}
+    misses += [miss for name in case.peers if name.startswith("torch") and (miss := more_memory(name, resident))]
     judged = any(target.against in reached for target in case.targets)
     verdict = [f"MISSED {'; '.join(misses)}"] if misses else ["met"] * judged
     absent = sorted({target.against for target in case.targets} - set(reached))
@@ -79,6 +86,7 @@ def row_of(
         roof=roof,
         roof_fraction=fraction,
         peak_bytes=peak_bytes,
+        resident_bytes=resident,
         error=error,
         compile_seconds=compile_seconds,
         slowdown=slowdown,
@@ -119,6 +127,13 @@ def missed(target: Target, reached: dict[str, float]) -> str:
     if target.against == "roof":
         return f"{value:.0%} of the roof, target {target.ratio:.0%}" if value < target.ratio else ""
     return f"{value:.2f} of {target.against}, target {target.ratio:g}" if value > target.ratio else ""
+
+
+def more_memory(peer: str, resident: dict[str, int]) -> str:
+    """Return how a form needs more memory than a peer, or "" where it does not or nothing was measured."""
+    if not {FORM, peer} <= set(resident) or resident[FORM] <= resident[peer] + SLACK_BYTES:
+        return ""
+    return f"memory {format_bytes(resident[FORM])}, {peer} {format_bytes(resident[peer])}"
 
 
 def remarks(measured: dict[str, Measurement], fraction: float, slowdown: float) -> list[str]:

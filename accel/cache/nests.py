@@ -18,7 +18,7 @@ from accel.cache.places import ArrayPlace
 
 __all__ = ["Block", "Loop", "Nest", "Reference", "Touch", "touch"]
 
-BLOCK_ACCESSES = 64 * 1024
+BLOCK_ACCESSES = 32 * 1024
 """Accesses in a pattern: many enough that what Python does for a block does not show, few enough to stay in cache."""
 
 

@@ -371,7 +371,7 @@ def test_nothing_but_the_result_is_allocated(form):
 
 
 @pytest.mark.speed
-def test_one_pass_is_faster_than_eight():
+def test_one_pass_is_faster_than_seven():
     pytest.importorskip("numba")
     x = np.linspace(-3, 3, 1_000_000, dtype=np.float32)
     out = np.empty_like(x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -13,6 +14,9 @@ from accel.kernels.compiled import inlined, reassociated
 from accel.kernels.compiled.exponential import exp
 
 __all__ = ["softmax", "softmax_in_place"]
+
+FIRST_WITH_MAXIMUM = (17, 0, 0)
+"""The LLVM that first writes x86 code for its own maximum; an older one, as in Numba 0.61, ends the process."""
 
 PIECE = 4096
 """Elements whose sum is kept in the array's own dtype. The sums of pieces are added up in float64, so that the error
@@ -28,6 +32,10 @@ def larger(typing_context: Any, a: types.Float, b: types.Float) -> Any:
     """
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+        if llvm.llvm_version_info < FIRST_WITH_MAXIMUM:
+            first, second = arguments
+            stays = builder.or_(builder.fcmp_ordered(">", first, second), builder.fcmp_unordered("uno", first, first))
+            return builder.select(stays, first, second)
         number = context.get_value_type(signature.return_type)
         name = f"llvm.maximum.f{signature.return_type.bitwidth}"
         function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(number, [number] * 2), name)

@@ -15,7 +15,7 @@ from accel.kernels.blocks import BLOCK_SIZE, Index, block_count
 from accel.kernels.fallback import compiled
 from accel.kernels.gelu.formula import Array, elements, ieee_edges
 from accel.kernels.gelu.operands import Operands, columns
-from accel.kernels.gelu.passes import bias_blocked, blocked, in_place
+from accel.kernels.gelu.passes import bias_blocked, blocked
 from accel.kernels.normal import subtract_tail
 from accel.kernels.threads import run_parts, spans, thread_count
 
@@ -89,7 +89,7 @@ def fused(x: ArrayLike, *, out: Array | None = None, threads: SupportsIndex = 1)
     >>> fused(x).round(5)
     array([-0.15881,  0.     ,  0.84119], dtype=float32)
     >>> fused.cost(x).bytes_algorithmic, blocked.cost(x).bytes_algorithmic
-    (24, 216)
+    (24, 192)
     """
     x = as_floating(x)
     threads = thread_count(threads)
@@ -190,8 +190,8 @@ def _bias_fused_cost(x: Any, bias: Any, *, out: Any = None, threads: SupportsInd
         return _one_pass_cost(x, 7, threads) + read_bias
     count = block_count(x.shape, BLOCK_SIZE) if n else 0
     addition = Cost(flops=n, bytes_read=array, bytes_written=array, bytes_write_allocate=array)
-    passes = in_place.cost(x)  # type: ignore[attr-defined]
-    return passes + addition + read_bias + Cost(calls=9 * count - passes.calls)
+    passes = blocked.cost(x)  # type: ignore[attr-defined]
+    return passes + addition + read_bias + Cost(calls=8 * count - passes.calls)
 
 
 @costs(_bias_fused_cost, opaque=True)

@@ -1,4 +1,4 @@
-"""GELU in NumPy without temporaries: in eight passes over the whole array, or over one block of it after another."""
+"""GELU in NumPy without temporaries: in eight passes over the whole array, or seven over one block after another."""
 
 from __future__ import annotations
 
@@ -31,6 +31,24 @@ def _eight_passes(x: Array, y: Array, invalid: list[str]) -> None:
     np.multiply(y, 0.5, out=y)  # halving the gate, not the product: 2·x would overflow for the largest x
     np.add(y, 0.5, out=y)
     np.multiply(y, x, out=y)
+    if invalid:
+        set_limit(x, y)
+        invalid.clear()
+
+
+def _seven_passes(x: Array, y: Array, invalid: list[str]) -> None:
+    """Overwrite `y` with gelu(x) inside an `ieee_edges` block; the two must not overlap.
+
+    x/2 · (1 + tanh u) = x / (1 + exp(-2u)), one call less and a cheaper one. For large negative x the exponential is
+    inf, and the quotient -0.0, as it should be.
+    """
+    np.multiply(x, x, out=y)
+    np.multiply(y, -2 * SCALE * CUBIC, out=y)
+    np.add(y, -2 * SCALE, out=y)
+    np.multiply(y, x, out=y)
+    np.exp(y, out=y)
+    np.add(y, 1.0, out=y)
+    np.divide(x, y, out=y)
     if invalid:
         set_limit(x, y)
         invalid.clear()
@@ -90,22 +108,32 @@ def in_place(x: ArrayLike, *, out: Array | None = None) -> Array:
 def _blocked_cost(
     x: Any, *, out: Any = None, block_size: SupportsIndex | None = None, threads: SupportsIndex = 1
 ) -> Cost:
-    """Cost of `in_place`, in eight calls a block."""
+    """Seven calls a block, five of one array and two of two; only the first writes to memory it does not read."""
     x = sized(x, as_floating)
     size = BLOCK_SIZE if block_size is None else positive_integer(block_size, "block_size")
     thread_count(threads)
     shape = (x.size,)
     if isinstance(x, np.ndarray):
         shape = in_memory_order(x, x if out is None else out)[0].shape
-    whole = _in_place_cost(x)
-    return whole + Cost(calls=8 * block_count(shape, size) - whole.calls) if x.size else Cost()
+    n, array = elements(x)
+    return Cost(
+        flops=6 * n,
+        special=n,
+        bytes_read=9 * array,
+        bytes_written=7 * array,
+        bytes_write_allocate=array,
+        calls=7 * block_count(shape, size) if n else 0,
+    )
 
 
 @costs(_blocked_cost)
 def blocked(
     x: ArrayLike, *, out: Array | None = None, block_size: SupportsIndex | None = None, threads: SupportsIndex = 1
 ) -> Array:
-    """Return gelu(x), computed as `in_place` does but one block at a time, so that seven of eight passes hit the cache.
+    """Return gelu(x) by seven NumPy calls on one block at a time, so that six of seven passes hit the cache.
+
+    The form is x / (1 + exp(-2u)), u being the tanh's argument: NumPy's exp takes half as long as its tanh where
+    vectors have 256 bits (AVX2), and is vector code, too, where they have 512. `in_place` has the tanh.
 
     Parameters
     ----------
@@ -123,7 +151,8 @@ def blocked(
     Returns
     -------
     ndarray
-        Shape and dtype of `x`; `out` itself where given. Within 2e-6 of `reference` over [-12, 12] in float32.
+        Shape and dtype of `x`; `out` itself where given. Within 1e-6 of `reference` over [-12, 12] in float32, within
+        4e-15 in float64.
 
     Raises
     ------
@@ -137,7 +166,7 @@ def blocked(
     >>> blocked(x)
     array([-0.158808,  0.      ,  0.841192], dtype=float32)
     >>> blocked.cost(x, block_size=2).calls
-    16
+    14
     """
     size = BLOCK_SIZE if block_size is None else positive_integer(block_size, "block_size")
     threads = thread_count(threads)
@@ -147,7 +176,7 @@ def blocked(
     def run(cuts: Iterator[Index]) -> None:
         with ieee_edges() as invalid:
             for cut in cuts:
-                _eight_passes(source[cut].copy() if operands.in_one_place else source[cut], target[cut], invalid)
+                _seven_passes(source[cut].copy() if operands.in_one_place else source[cut], target[cut], invalid)
 
     operands.run(run, size, threads)
     return operands.result
@@ -156,7 +185,7 @@ def blocked(
 def bias_blocked(x: Array, bias: Array, out: Array | None, threads: int) -> Array:
     """Return gelu(x + bias), the bias as long as the last axis of `x`: what `bias_fused` does without a compiler.
 
-    Nine calls a block; the sums of one block are all that is held beside the result.
+    Eight calls a block; the sums of one block are all that is held beside the result.
     """
     operands = Operands.of(x, out, reorder=False)
     bias = bias.copy()  # `out` may overlap it
@@ -166,7 +195,7 @@ def bias_blocked(x: Array, bias: Array, out: Array | None, threads: int) -> Arra
             for cut in cuts:
                 sums = operands.source[cut] + bias[columns(cut, x.ndim)]
                 invalid.clear()  # inf - inf is NaN, as it should be
-                _eight_passes(sums, operands.target[cut], invalid)
+                _seven_passes(sums, operands.target[cut], invalid)
 
     operands.run(run, BLOCK_SIZE, threads)
     return operands.result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,7 +17,7 @@ from accel.units import format_threads
 if TYPE_CHECKING:
     import ipywidgets
 
-__all__ = ["explorer"]
+__all__ = ["chooser", "explorer"]
 
 Value = TypeVar("Value")
 
@@ -181,6 +181,63 @@ class _Recording:
 
 def _assemble(recording: _Recording, labels: Sequence[str], name: str, at: int) -> ipywidgets.VBox:
     """Put slider and frames together; the browser switches frames, Python renews them."""
+    pages = [frame.html() for frame in recording.frames]
+
+    def moved(index: int, show: Callable[[int, str], None]) -> None:
+        recording.renew(index, lambda changed: show(changed, recording.frames[changed].html()))
+
+    return _slider(pages, labels, name, at, moved)
+
+
+def chooser(charts: Mapping[str, Chart], *, name: str, start: str | None = None, note: str = "") -> ipywidgets.VBox:
+    """Return a slider over charts that were drawn before, for what is computed and not measured.
+
+    Parameters
+    ----------
+    charts : mapping of str to Chart
+        The value that the slider shows, and its chart.
+    name : str
+        What the slider sets, written beside it.
+    start : str, optional
+        The value to begin with; the first unless given.
+    note : str
+        A line below each chart.
+
+    Raises
+    ------
+    ValueError
+        If there is no chart, or `start` is none of the values.
+
+    Examples
+    --------
+    >>> from accel import explore
+    >>> explore.chooser({}, name="workers")
+    Traceback (most recent call last):
+        ...
+    ValueError: chooser() needs at least one chart; got none.
+    """
+    labels = list(charts)
+    if not labels:
+        raise ValueError("chooser() needs at least one chart; got none.")
+    if start is not None and start not in charts:
+        raise ValueError(f"start must be one of the options {labels}; got {start!r}.")
+    said = f'<p class="accel-frame-note" style="margin:.2em 0;font-size:13px">{html.escape(note)}</p>' if note else ""
+    pages = [
+        f'<div class="accel-frame" style="line-height:1.4">{chart._repr_html_()}{said}</div>'
+        for chart in charts.values()
+    ]
+    at = labels.index(start) if start is not None else 0
+    return _slider(pages, labels, name, at, lambda index, show: show(index, pages[index]))
+
+
+def _slider(
+    pages: Sequence[str],
+    labels: Sequence[str],
+    name: str,
+    at: int,
+    moved: Callable[[int, Callable[[int, str], None]], None],
+) -> ipywidgets.VBox:
+    """Put a slider above pages: the browser switches them; `moved` is called with a way to change one."""
     import ipywidgets as widgets
 
     full_width = widgets.Layout(width="100%")
@@ -193,17 +250,17 @@ def _assemble(recording: _Recording, labels: Sequence[str], name: str, at: int) 
         style={"description_width": "initial"},
     )
     if hasattr(widgets, "Stack"):
-        pages = [widgets.HTML(frame.html(), layout=full_width) for frame in recording.frames]
-        shown: Any = widgets.Stack(pages, selected_index=at)
+        places = [widgets.HTML(page, layout=full_width) for page in pages]
+        shown: Any = widgets.Stack(places, selected_index=at)
         widgets.jslink((slider, "index"), (shown, "selected_index"))
     else:  # ipywidgets 7, as on Colab: one page, which Python fills; without a kernel it stays as it is
-        shown = widgets.HTML(recording.frames[at].html(), layout=full_width)
-        pages = [shown] * len(labels)
+        shown = widgets.HTML(pages[at], layout=full_width)
+        places = [shown] * len(labels)
 
-    def show(index: int) -> None:
-        pages[index].value = recording.frames[index].html()
+    def show(index: int, page: str) -> None:
+        places[index].value = page
 
-    slider.observe(lambda change: recording.renew(change["new"], show), "index")
+    slider.observe(lambda change: moved(change["new"], show), "index")
     box = widgets.VBox([slider, shown])
     box.add_class("accel-explorer")
     return box

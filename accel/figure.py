@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from accel.numbers import Numbers
+
 __all__ = [
     "BASELINE",
     "INK",
@@ -109,16 +111,19 @@ class Chart:
     alt: str
     figure: Figure = field(repr=False, compare=False)
     """The Matplotlib figure, for other formats and for changes of your own."""
+    numbers: Numbers | None = field(default=None, repr=False, compare=False)
+    """What it was drawn from."""
 
     @classmethod
-    def from_figure(cls, figure: Figure, *, title: str, alt: str) -> Chart:
+    def from_figure(cls, figure: Figure, *, title: str, alt: str, numbers: Numbers | None = None) -> Chart:
         """Draw `figure`; call inside `style()`. `alt` tells in words what there is to see."""
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-        return cls(inline(text.getvalue(), title=title, alt=alt), writable(alt), figure)
+        return cls(inline(text.getvalue(), title=title, alt=alt), writable(alt), figure, numbers)
 
     def _repr_html_(self) -> str:
-        return f'<div class="accel-chart" style="overflow-x:auto">{self.svg}</div>'
+        links = self.numbers.links_html() if self.numbers else ""
+        return f'<div class="accel-chart" style="overflow-x:auto">{self.svg}</div>{links}'
 
     def save(self, path: str | Path) -> Path:
         """Write the chart as ``.svg`` (as shown in pages), ``.png`` or ``.pdf`` (on white); return the path.

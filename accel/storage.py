@@ -17,17 +17,27 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
+from accel import documents
 from accel.machine import SCHEMA, Calibration, Machine
 from accel.records import RecordError
 
-__all__ = ["MachineFileError", "directory", "find", "load", "path_for", "references", "save", "writable_path"]
+__all__ = [
+    "MachineFileError",
+    "directory",
+    "find",
+    "implausible",
+    "load",
+    "path_for",
+    "references",
+    "save",
+    "writable_path",
+]
 
-_FORMAT = "accel machine"
+_KIND = documents.Kind("machine", SCHEMA)
 _REMEDY = "measure anew with `python -m accel calibrate`"
 
 
@@ -43,14 +53,6 @@ class MachineFileError(ValueError):
     def __init__(self, source: str, reason: str) -> None:
         self.reason = f"{source} is not used, because {reason}"
         super().__init__(f"{self.reason}; {_REMEDY}")
-
-
-@dataclass(frozen=True)
-class _Document:
-    format: str
-    schema: int
-    sha256: str
-    machine: Any
 
 
 # ---------------------------------------------------------------------------------------------------- where files lie
@@ -122,7 +124,7 @@ def save(machine: Machine, path: Path | None = None) -> Path | None:
     OSError
         If a given path cannot be written, or is neither a regular file nor missing.
     """
-    if reason := _implausible(machine):
+    if reason := implausible(machine):
         raise ValueError(f"this machine cannot be saved, because {reason}; calibrate it again")
     if path is not None:
         write_atomically(path, _render(machine))
@@ -159,36 +161,14 @@ def writable_path(path: Path) -> Path:
     except FileNotFoundError:
         return target
     if not stat.S_ISREG(mode):
-        raise FileExistsError(errno.EEXIST, f"it is {_kind(mode)}, and only a regular file is ever replaced", str(path))
+        raise FileExistsError(
+            errno.EEXIST, f"it is {documents.kind_of_file(mode)}, and only a regular file is ever replaced", str(path)
+        )
     return target
 
 
-def _kind(mode: int) -> str:
-    """Name what is not a regular file."""
-    kinds = {
-        stat.S_IFDIR: "a folder",
-        stat.S_IFIFO: "a pipe",
-        stat.S_IFLNK: "a link to itself",
-        stat.S_IFSOCK: "a socket",
-        stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device",
-    }
-    return kinds.get(stat.S_IFMT(mode), "a special file")
-
-
 def _render(machine: Machine) -> bytes:
-    import msgspec
-
-    document = _Document(_FORMAT, machine.schema, _digest(msgspec.json.encode(machine)), machine)
-    # No line break at the end: then every part of the file short of the whole is not a JSON document.
-    return msgspec.json.format(msgspec.json.encode(document), indent=1)
-
-
-def _digest(machine_json: bytes) -> str:
-    """Return the digest of a machine's JSON text, whatever its white space (git may change line ends)."""
-    import msgspec
-
-    return hashlib.sha256(msgspec.json.format(machine_json, indent=-1)).hexdigest()
+    return documents.render(replace(_KIND, schema=machine.schema), machine)
 
 
 def _holds_full_calibration(path: Path) -> bool:
@@ -247,57 +227,23 @@ def load(path: Path | str) -> Machine:
     OSError
         If the file cannot be read.
     """
-    with open(path, "rb", opener=_open_at_once) as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if not stat.S_ISREG(mode):
-            raise MachineFileError(str(path), f"it is {_kind(mode)}, not a regular file")
-        return _parse(file.read(), str(path))
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting, as a pipe would make us, for someone to write to it."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # Windows has neither the flag nor such files
+    try:
+        content = documents.content_of(path)
+    except documents.DocumentError as error:
+        raise MachineFileError(str(path), str(error)) from error
+    return _parse(content, str(path))
 
 
 def _parse(content: bytes, source: str) -> Machine:
     try:
-        return _parse_document(content, source)
+        machine = Machine.from_json(documents.payload(_KIND, content))
     except RecursionError as error:
         raise MachineFileError(source, "it is nested deeper than any saved machine") from error
-
-
-def _parse_document(content: bytes, source: str) -> Machine:
-    import msgspec
-
-    try:
-        document = msgspec.json.decode(content, type=_raw_document())
-    except msgspec.ValidationError as error:
-        raise MachineFileError(source, f"it is not a saved machine ({error})") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MachineFileError(source, f"it is cut short or damaged ({error})") from error
-    if document.format != _FORMAT:
-        raise MachineFileError(source, f"it holds {document.format!r}, not {_FORMAT!r}")
-    if document.schema != SCHEMA:
-        raise MachineFileError(
-            source, f"it was written with schema {document.schema}, and this version reads schema {SCHEMA}"
-        )
-    if document.sha256 != _digest(bytes(document.machine)):
-        raise MachineFileError(source, "its content does not match its digest: it was edited or damaged")
-    try:
-        machine = Machine.from_json(bytes(document.machine))
-    except RecordError as error:
+    except (documents.DocumentError, RecordError) as error:
         raise MachineFileError(source, str(error)) from error
-    if reason := _implausible(machine):
+    if reason := implausible(machine):
         raise MachineFileError(source, reason)
     return machine
-
-
-def _raw_document() -> type[Any]:
-    """Return the type of a document whose machine is still text, so that its digest is taken before it is read."""
-    import msgspec
-
-    fields = [("format", str), ("schema", int), ("sha256", str), ("machine", msgspec.Raw)]
-    return msgspec.defstruct("SavedMachine", fields, forbid_unknown_fields=True)
 
 
 def find(machine: Machine) -> tuple[Machine | None, str]:
@@ -364,7 +310,7 @@ def references() -> dict[str, Machine]:
 # -------------------------------------------------------------------------------------------------------- plausibility
 
 
-def _implausible(machine: Machine) -> str:
+def implausible(machine: Machine) -> str:
     """Say what no real machine could be or do; empty where nothing is found."""
     counts = [
         machine.logical_cpus,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from accel import hardware, storage
+from accel import documents, hardware, storage
 from accel.machine import SCHEMA, Bandwidth, Blas, Cache, Stream
 from accel.storage import MachineFileError
 from tests.machines import CALIBRATED, CALIBRATION, LAPTOP, QUICK
@@ -150,7 +150,7 @@ def test_a_file_without_a_field_of_the_machine_is_refused(tmp_path):
 
     incomplete = {name: value for name, value in LAPTOP.to_dict().items() if name != "cpu_name"}
     text = msgspec.json.encode(incomplete)
-    document = {"format": "accel machine", "schema": SCHEMA, "sha256": storage._digest(text), "machine": incomplete}
+    document = {"format": "accel machine", "schema": SCHEMA, "sha256": documents.digest(text), "machine": incomplete}
     assert "cpu_name" in refused(msgspec.json.encode(document), tmp_path)
 
 

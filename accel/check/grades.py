@@ -80,7 +80,9 @@ class Grade(Record):
             f'<td style="text-align:left">{html.escape(_figures(step))}</td></tr>'
             for step in self.steps
         )
-        heads = "".join(f'<th scope="col" style="text-align:left">{h}</th>' for h in ("", "step", "feedback", "seen"))
+        heads = "".join(
+            f'<th scope="col" style="text-align:left">{h}</th>' for h in ("outcome", "step", "feedback", "seen")
+        )
         caption = html.escape(f"{self.title}: {WORDS[self.passed]}")
         return (
             '<div class="accel-table accel-grade" style="overflow-x:auto"><table class="dataframe">'

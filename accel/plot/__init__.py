@@ -9,20 +9,26 @@ from accel.plot.agreement import measured_against_predicted
 from accel.plot.bars import steps
 from accel.plot.calls import call_positions, call_times
 from accel.plot.curves import bandwidth
+from accel.plot.fleet import fleet_rooflines, network
 from accel.plot.latency import latency
+from accel.plot.lines import Line, lines
 from accel.plot.misses import miss_map
 from accel.plot.roofline import Position, roofline
 from accel.plot.sweep import scaling
 
 __all__ = [
     "Chart",
+    "Line",
     "Position",
     "bandwidth",
     "call_positions",
     "call_times",
+    "fleet_rooflines",
     "latency",
+    "lines",
     "measured_against_predicted",
     "miss_map",
+    "network",
     "roofline",
     "scaling",
     "steps",

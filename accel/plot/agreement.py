@@ -11,6 +11,7 @@ from accel.figure import BASELINE, INK, MEASURED, Chart, blank, log_axis, log_ti
 from accel.labels import Labels
 from accel.measurement import format_seconds
 from accel.plot.marks import check_times, conditions_line, is_time, limits, sentences, shapes
+from accel.plot.numbers import comparison_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +51,8 @@ def measured_against_predicted(comparison: Comparison, *, title: str, alt: str |
     note = f"{finding}. {conditions_line(comparison)}"
     settle(figure, title=title, note=note, key=key)
     _label_agreement(axes, rows, comparison.names)
-    return Chart.from_figure(figure, title=title, alt=alt or sentences(title, finding, *map(_tell_row, rows)))
+    description = alt or sentences(title, finding, *map(_tell_row, rows))
+    return Chart.from_figure(figure, title=title, alt=description, numbers=comparison_numbers(title, comparison))
 
 
 def _draw_agreement(axes: Axes, rows: Sequence[Row], names: Sequence[str]) -> list[tuple[Any, str]]:

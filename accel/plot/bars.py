@@ -10,6 +10,7 @@ from accel.comparison import Comparison, Row
 from accel.figure import BASELINE, INK, MEASURED, SMALL, Chart, blank, log_axis, log_ticks, settle, style
 from accel.measurement import format_seconds
 from accel.plot.marks import PREDICTED_MARK, SPREAD_NOTE, check_times, conditions_line, is_time, sentences
+from accel.plot.numbers import comparison_numbers
 from accel.units import TIME, format_number, unit_for
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ __all__ = ["even_ticks", "steps", "swatch"]
 
 LOG_BEYOND = 30
 """Ratio of the longest time to the shortest from which short bars would not show on a linear axis."""
+BASELINE_BAR: dict[str, Any] = {"facecolor": "none", "edgecolor": BASELINE, "hatch": "////", "linewidth": 1.0}
+"""Hatched, so that not color alone tells it from the others."""
 
 
 @style()
@@ -35,7 +38,7 @@ def steps(
     Parameters
     ----------
     base : str, optional
-        Name of the row that speed-ups refer to; the first unless given. Its bar is grey.
+        Name of the row that speed-ups refer to; the first unless given. Its bar is grey and hatched.
     shown : int, optional
         How many rows to show; the axes stay those of all rows, so that bars can be added one by one.
 
@@ -70,7 +73,8 @@ def steps(
     for text in axes.texts[count:]:
         text.remove()
     told = (_tell_step(name, row, base_row) for name, row in zip(names[:count], rows, strict=False))
-    return Chart.from_figure(figure, title=title, alt=alt or sentences(title, *told))
+    description = alt or sentences(title, *told)
+    return Chart.from_figure(figure, title=title, alt=description, numbers=comparison_numbers(title, comparison))
 
 
 def _step_names(rows: Sequence[Row]) -> list[str]:
@@ -102,15 +106,17 @@ def even_ticks(high: float) -> Sequence[float]:
 
 def _draw_bars(axes: Axes, rows: Sequence[Row], base_row: Row) -> list[tuple[Any, str]]:
     """Draw the bars with their predictions; return the key."""
+    from matplotlib.patches import Patch
+
     left = axes.get_xlim()[0]
     key: dict[str, Any] = {}
     for index, row in enumerate(rows):
-        color = BASELINE if row is base_row else MEASURED
-        axes.barh(index, row.measured_seconds - left, left=left, height=0.56, color=color, zorder=2)
+        look = BASELINE_BAR if row is base_row else {"color": MEASURED}
+        axes.barh(index, row.measured_seconds - left, left=left, height=0.56, zorder=2, **look)
         axes.hlines(index, *row.measured.quartiles_seconds, color=INK, linewidth=1.2, alpha=0.75, zorder=3)
         if is_time(row.predicted_seconds):
             (key["predicted"],) = axes.plot([row.predicted_seconds], [index], **PREDICTED_MARK, zorder=4)
-    swatches = [(swatch(MEASURED), "measured"), (swatch(BASELINE), "baseline")]
+    swatches = [(swatch(MEASURED), "measured"), (Patch(**BASELINE_BAR), "baseline")]
     return [*swatches, *((mark, word) for word, mark in key.items())]
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from accel.figure import INK, MEASURED, PREDICTED, SMALL, Chart, blank, settle, style, text_width
 from accel.measurement import format_seconds
 from accel.plot.bars import even_ticks, swatch
 from accel.plot.marks import PREDICTED_MARK, machine_line, sentences
+from accel.plot.numbers import explanation_numbers
 from accel.plot.roofline import roofline
 from accel.roofline import Position, attainable, position
 from accel.units import TIME, unit_for
@@ -75,7 +76,8 @@ def call_times(explanation: Explanation, *, title: str | None = None, alt: str |
             annotation_clip=False,
         )
     settle(figure, title=title, note=_note(explanation), key=key)
-    return Chart.from_figure(figure, title=title, alt=alt or sentences(title, *map(_tell, bars)))
+    description = alt or sentences(title, *map(_tell, bars))
+    return Chart.from_figure(figure, title=title, alt=description, numbers=explanation_numbers(title, explanation))
 
 
 def _bars(explanation: Explanation) -> list[_Bar]:
@@ -190,14 +192,16 @@ def call_positions(explanation: Explanation, *, title: str | None = None) -> Cha
     ]
     dtypes = {call.loop_dtype for _, call in shown} & set(explanation.peaks_flops_per_second)
     peaks = {f"{d} peak": explanation.peaks_flops_per_second[d] for d in sorted(dtypes or {"float32"})}
-    return roofline(
+    title = title or _reach(explanation, points[0], shown[0][1], max(peaks.values()))
+    chart = roofline(
         peaks,
         explanation.bandwidths_bytes_per_second,
         points,
-        title=title or _reach(explanation, points[0], shown[0][1], max(peaks.values())),
+        title=title,
         machine=explanation.machine,
         threads=explanation.threads,
     )
+    return replace(chart, numbers=explanation_numbers(title, explanation))
 
 
 def _reach(explanation: Explanation, point: Position, call: ExplainedCall, peak: float) -> str:

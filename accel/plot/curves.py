@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from accel.figure import MEASURED, Chart, binary_ticks, blank, log_axis, log_ticks, settle, style
 from accel.machine import Bandwidth, Machine
 from accel.plot.marks import end_label, level_lines, limits, machine_line, prefix_for, sentences, shapes, space_ends
+from accel.plot.numbers import bandwidth_numbers
 from accel.units import format_bytes, format_decimal, format_threads
 
 __all__ = ["bandwidth"]
@@ -53,7 +54,8 @@ def bandwidth(machine: Machine, *, title: str, threads: int | None = None, alt: 
     settle(figure, title=title, note=_note(machine, curves))
     space_ends(axes, ends)
     told = (_tell_curve(name, curve) for name, curve in zip(names, curves, strict=True))
-    return Chart.from_figure(figure, title=title, alt=alt or sentences(title, *told))
+    numbers = bandwidth_numbers(title, machine, curves)
+    return Chart.from_figure(figure, title=title, alt=alt or sentences(title, *told), numbers=numbers)
 
 
 def _curves(machine: Machine, threads: int | None) -> list[Bandwidth]:

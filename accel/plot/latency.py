@@ -16,6 +16,7 @@ from accel.plot.marks import (
     shapes,
     space_ends,
 )
+from accel.plot.numbers import latency_numbers
 from accel.units import format_bytes
 
 __all__ = ["latency"]
@@ -56,7 +57,8 @@ def latency(*curves: AccessCurve, title: str, alt: str | None = None) -> Chart:
             ends.append(end_label(axes, curve.pattern, sizes[-1], times[-1], MEASURED))
     settle(figure, title=title, note=f"{machine_line(curves[0].machine, 1)}. {SPREAD_NOTE}")
     space_ends(axes, ends)
-    return Chart.from_figure(figure, title=title, alt=alt or sentences(title, *map(_tell, curves)))
+    description = alt or sentences(title, *map(_tell, curves))
+    return Chart.from_figure(figure, title=title, alt=description, numbers=latency_numbers(title, curves))
 
 
 def _check(curves: tuple[AccessCurve, ...]) -> None:

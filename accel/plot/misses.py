@@ -10,6 +10,7 @@ import numpy as np
 from accel.cache.maps import MissMap
 from accel.figure import INK, Chart, blank, settle, style
 from accel.plot.marks import sentences
+from accel.plot.numbers import gathered, miss_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +43,7 @@ def miss_map(misses: MissMap, *, title: str, most: int | None = None, alt: str |
     ValueError
         If `most` is below 1.
     """
-    counts, cell = _gathered(np.array(misses.misses, np.int64), misses.cell)
+    counts, cell = gathered(np.array(misses.misses, np.int64), misses.cell, MOST_CELLS)
     darkest = int(counts.max()) if most is None else most
     if most is not None and most < 1:
         raise ValueError(f"most must be at least 1; got {most}.")
@@ -56,15 +57,8 @@ def miss_map(misses: MissMap, *, title: str, most: int | None = None, alt: str |
         f"{counts.max():,} in a cell of {_sides(cell)}; {np.count_nonzero(counts == 0) / counts.size:.0%} of the cells "
         "have none"
     )
-    return Chart.from_figure(figure, title=title, alt=alt or sentences(title, told))
-
-
-def _gathered(counts: np.ndarray, cell: tuple[int, int]) -> tuple[np.ndarray, tuple[int, int]]:
-    """Return the counts in as few cells as a chart can show, and the elements of one such cell."""
-    rows, columns = (-(-length // MOST_CELLS) for length in counts.shape)
-    joined = np.add.reduceat(counts, np.arange(0, counts.shape[0], rows), axis=0)
-    joined = np.add.reduceat(joined, np.arange(0, counts.shape[1], columns), axis=1)
-    return joined, (cell[0] * rows, cell[1] * columns)
+    numbers = miss_numbers(title, misses)
+    return Chart.from_figure(figure, title=title, alt=alt or sentences(title, told), numbers=numbers)
 
 
 def _draw(axes: Axes, counts: np.ndarray, darkest: int, shape: tuple[int, int]) -> Any:

@@ -20,13 +20,18 @@ from accel.figure import (
     style,
 )
 from accel.labels import Labels
+from accel.machine import Machine
 from accel.plot.marks import PREDICTED_MARK, drawable, limits, machine_line, prefix_for, sentences
+from accel.plot.numbers import roofline_numbers
 from accel.units import format_decimal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Position", "roofline"]
+__all__ = ["NETWORK_COLOR", "Position", "roofline"]
+
+NETWORK_COLOR = {"network": "#B0578A"}
+"""The reddish purple of the Okabe-Ito palette, darker, so that it stands out from white as from black."""
 
 
 class Position(Protocol):
@@ -56,12 +61,13 @@ def roofline(
     points: Sequence[Position],
     *,
     title: str,
-    machine: str,
+    machine: str | Machine,
     threads: int,
     room_for: Sequence[Position] = (),
+    network: float | None = None,
     alt: str | None = None,
 ) -> Chart:
-    """Draw kernels under a roof for each memory level and each peak.
+    """Draw kernels under a roof for each memory level and each peak, and for the network where there is one.
 
     Parameters
     ----------
@@ -71,15 +77,20 @@ def roofline(
         Memory level, such as ``"L1"`` or ``"DRAM"``, to bytes/s.
     points : sequence of Position
         Kernels: name, FLOP/byte, and FLOP/s measured, predicted or both.
+    machine : Machine or str
+        What was measured on. With no more than its name, the numbers of the chart have the time of drawing.
     room_for : sequence of Position, optional
         Places that the axes include and the chart does not show, so that the frames of a slider share their axes.
+    network : float, optional
+        Bytes/s between workers. Its roof is slanted over the FLOPs for each byte that is moved between them: a kernel
+        has one place by its bytes of memory and another by its bytes of network, and the lower of the two roofs counts.
 
     Raises
     ------
     ValueError
         If a roof is missing or is not a positive number, or a kernel has no place on logarithmic axes.
     """
-    _check_roofs(peaks, bandwidths)
+    _check_roofs(peaks, bandwidths, network)
     _check_positions([*points, *room_for])
     levels = dict(sorted(bandwidths.items(), key=lambda item: -item[1]))
     top = max(peaks.values())
@@ -87,23 +98,37 @@ def roofline(
     figure, axes = blank()
     included = [*points, *room_for]
     xlim = limits(
-        [p.intensity_flops_per_byte for p in included] + [top / b for b in levels.values()], below=3.0, above=5.0
+        [p.intensity_flops_per_byte for p in included] + [top / b for b in (*levels.values(), *_given(network))],
+        below=3.0,
+        above=5.0,
     )
     ylim = limits([top, *_rates(included)], below=2.5, above=2.2)
     log_axis(axes.xaxis, xlim, binary_ticks(*xlim), _fraction)
     log_axis(axes.yaxis, ylim, log_ticks(*ylim), lambda rate: f"{rate / scale:g}")
-    axes.set(xlabel="arithmetic intensity (FLOP/byte)", ylabel=f"performance ({prefix}FLOP/s)")
+    per = "byte" if network is None else "byte of memory, or of network"
+    axes.set(xlabel=f"arithmetic intensity (FLOP/{per})", ylabel=f"performance ({prefix}FLOP/s)")
     colors = dict(zip(levels, level_colors(len(levels)), strict=True))
     _draw_roofs(axes, peaks, levels, colors)
     key = _draw_positions(axes, points)
     key.append((_ring(axes), "ridge point"))
-    settle(figure, title=title, note=machine_line(machine, threads), key=key)
-    _label_roofline(axes, peaks, levels, colors, points)
-    description = alt or sentences(title, _tell_roofs(peaks, levels, top), *map(_tell_position, points))
-    return Chart.from_figure(figure, title=title, alt=description)
+    if network is not None:
+        key.append((_draw_network(axes, peaks.values(), network), "network ridge"))
+    settle(figure, title=title, note=machine_line(str(machine), threads), key=key)
+    slanted = levels if network is None else levels | {"network": network}
+    _label_roofline(axes, peaks, slanted, colors | NETWORK_COLOR, points)
+    description = alt or sentences(title, _tell_roofs(peaks, levels, top, network), *map(_tell_position, points))
+    rates = dict(bandwidths) if network is None else {**bandwidths, "network": network}
+    numbers = roofline_numbers(title, peaks, rates, points, machine, threads)
+    return Chart.from_figure(figure, title=title, alt=description, numbers=numbers)
 
 
-def _check_roofs(peaks: Mapping[str, float], bandwidths: Mapping[str, float]) -> None:
+def _given(network: float | None) -> list[float]:
+    return [] if network is None else [network]
+
+
+def _check_roofs(peaks: Mapping[str, float], bandwidths: Mapping[str, float], network: float | None) -> None:
+    if network is not None and not drawable(network):
+        raise ValueError(f"a network's bandwidth is a positive number; got {network!r}.")
     for what, roofs in (("peak", peaks), ("bandwidth", bandwidths)):
         if not roofs:
             raise ValueError(f"roofline() needs at least one {what}; got none. Calibrate the machine first.")
@@ -152,6 +177,23 @@ def _draw_roofs(axes: Axes, peaks: Mapping[str, float], levels: Mapping[str, flo
     fastest = max(levels.values())
     for peak in peaks.values():
         axes.plot([peak / fastest, axes.get_xlim()[1]], [peak, peak], color=INK, linewidth=1.1, zorder=2)
+
+
+def _draw_network(axes: Axes, peaks: Iterable[float], network: float) -> Any:
+    """Draw the roof that the network makes, and its ridges; return the mark that stands for those in the key."""
+    color = NETWORK_COLOR["network"]
+    mark: dict[str, Any] = {
+        "marker": "s",
+        "markersize": 5.0,
+        "markerfacecolor": "none",
+        "color": color,
+        "linestyle": "none",
+    }
+    start, ridge = _roof_ends(axes, network, peaks)
+    axes.plot(*zip(start, ridge, strict=True), color=color, linewidth=1.6, dashes=(5, 2), zorder=2)
+    for peak in peaks:
+        axes.plot([peak / network], [peak], **mark, zorder=4)
+    return axes.plot([], [], **mark)[0]
 
 
 def _ring_style(color: str) -> dict[str, Any]:
@@ -212,11 +254,11 @@ def _label_roofline(
         )
 
 
-def _tell_roofs(peaks: Mapping[str, float], levels: Mapping[str, float], top: float) -> str:
+def _tell_roofs(peaks: Mapping[str, float], levels: Mapping[str, float], top: float, network: float | None) -> str:
     roofs = [f"{label} {format_decimal(peak, 'FLOP/s')}" for label, peak in peaks.items()]
     slants = [
         f"{level} {format_decimal(rate, 'B/s')} with its ridge at {top / rate:.3g} FLOP/byte"
-        for level, rate in levels.items()
+        for level, rate in [*levels.items(), *(("the network between workers", rate) for rate in _given(network))]
     ]
     return f"Roofs: {'; '.join(roofs + slants)}"
 

@@ -25,6 +25,7 @@ from accel.plot.marks import (
     shapes,
     space_ends,
 )
+from accel.plot.numbers import comparison_numbers
 from accel.units import format_bytes, format_decimal, format_number
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def scaling(
         If an option is unknown, no function has two sizes, a size is not positive, a measured time is none, or a row
         lacks what the quantity divides.
     """
+    numbers = comparison_numbers(title, comparison)
     shown = _check_scaling(comparison, quantity, size_unit, baseline)
     if not textbook:
         comparison = replace(comparison, rows=tuple(replace(row, textbook_seconds=math.nan) for row in comparison.rows))
@@ -126,7 +128,7 @@ def scaling(
     settle(figure, title=title, note=f"{conditions_line(comparison)}. {SPREAD_NOTE}", key=key)
     space_ends(axes, ends)
     told = (_tell_sweep(name, comparison.named(name), shown, size_unit) for name in comparison.names)
-    return Chart.from_figure(figure, title=title, alt=alt or sentences(title, *told))
+    return Chart.from_figure(figure, title=title, alt=alt or sentences(title, *told), numbers=numbers)
 
 
 def _check_scaling(comparison: Comparison, quantity: str, size_unit: str, baseline: str | None) -> _Quantity:

@@ -146,6 +146,53 @@ def explain(
     print(explanation.to_json() if as_json else explanation)
 
 
+@app.command()
+def fleet(
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", help="Address of a Dask scheduler; without it, workers on this computer."),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Measure more: 20 s for each worker instead of 4 s.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the fleet as JSON.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Save to this file instead of fleet.json in the cache directory.")
+    ] = None,
+) -> None:
+    """Measure all workers of a Dask scheduler and the network between them, and name those that stand out.
+
+    The exit status is 1 where the scheduler does not answer or goes away.
+    """
+    from accel import storage
+    from accel.fleet.cluster import FleetLostError, connected
+    from accel.fleet.cluster import distributed as check_installed
+
+    try:
+        check_installed()
+    except ModuleNotFoundError as error:
+        raise typer.BadParameter(str(error)) from error
+    from accel.fleet.calibrating import calibrate as calibrate_fleet
+
+    if output is not None:
+        _check_output(output)
+    try:
+        with connected(scheduler) as client:
+            measured = calibrate_fleet(client, quick=not full)
+    except FleetLostError as error:
+        print(f"accel: {error}", file=sys.stderr)
+        raise typer.Exit(1) from error
+    path = output or storage.directory() / "fleet.json"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        measured.save(path)
+    except OSError as error:
+        raise _unwritable(path, error.strerror or str(error)) from error
+    if as_json:
+        _print_json(measured)
+    else:
+        print(measured)
+        print(f"saved to {path}")
+
+
 def _check_output(output: Path) -> None:
     """Refuse what cannot be written before the time for a calibration is spent."""
     from accel import storage

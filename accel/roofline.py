@@ -11,7 +11,15 @@ from accel.cost import Cost
 from accel.machine import Machine
 from accel.records import Record
 
-__all__ = ["Position", "attainable", "position", "ridge_points", "textbook_seconds"]
+__all__ = [
+    "Position",
+    "attainable",
+    "attainable_between",
+    "network_ridge",
+    "position",
+    "ridge_points",
+    "textbook_seconds",
+]
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,43 @@ def attainable(intensity: float, peak_flops_per_second: float, bytes_per_second:
         if not value >= 0:
             raise ValueError(f"the roofline needs a {name} of at least 0; got {value}.")
     return min(peak_flops_per_second, bytes_per_second * intensity)
+
+
+def attainable_between(
+    memory_intensity: float,
+    network_intensity: float,
+    peak_flops_per_second: float,
+    memory_bytes_per_second: float,
+    network_bytes_per_second: float,
+) -> float:
+    """Return the highest FLOP/s of a worker whose operands pass through memory, and some of them over the network.
+
+    attainable FLOP/s = min(peak, memory bandwidth x FLOP/byte of memory, network bandwidth x FLOP/byte of network)
+
+    Work that moves nothing has an infinite intensity for the network.
+
+    >>> from accel.roofline import attainable_between
+    >>> attainable_between(10, 50, 100e9, memory_bytes_per_second=20e9, network_bytes_per_second=1e9)
+    50000000000.0
+    """
+    memory = attainable(memory_intensity, peak_flops_per_second, memory_bytes_per_second)
+    return min(memory, attainable(network_intensity, peak_flops_per_second, network_bytes_per_second))
+
+
+def network_ridge(machine: Machine, network_bytes_per_second: float, dtype: str = "float32", threads: int = 1) -> float:
+    """Return the FLOPs that a worker must do for each byte it receives, so that the network does not slow it down.
+
+    The second ridge of a fleet: some 100 to 1,000 FLOP/byte where that of the memory is 10.
+
+    >>> from accel.roofline import network_ridge
+    >>> from accel.fleet import Fleet
+    >>> worker = Fleet.load("fleet.json").workers[0]  # doctest: +SKIP
+    >>> network_ridge(worker.machine, 1e9)  # doctest: +SKIP
+    109.5
+    """
+    if not network_bytes_per_second > 0:
+        raise ValueError(f"a network's bandwidth is positive; got {network_bytes_per_second}.")
+    return machine.peak_flops_per_second(dtype, threads) / network_bytes_per_second
 
 
 def ridge_points(machine: Machine, dtype: str = "float32", threads: int = 1) -> dict[str, float]:

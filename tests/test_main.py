@@ -141,7 +141,9 @@ def test_every_command_writes_to_a_terminal_of_any_encoding(arguments):
     assert done.returncode == (2 if "bogus µ" in arguments else 0)
     assert "Traceback" not in done.stderr
     if "--json" in arguments:
-        assert Checkup.from_json(done.stdout).machine == calibrated
+        # Not how many threads BLAS may use: a test before this one may have a limit in force.
+        found = Checkup.from_json(done.stdout).machine
+        assert replace(found, blas=calibrated.blas) == calibrated
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Makes Sphinx see what it does not watch by itself.
 
-- A change in `accel/` or in the pinned versions executes every chapter again: the results on the pages come from them.
+- A change in `accel/`, its widgets' scripts and styles too, or in the pinned versions executes every chapter again: the
+  results on the pages come from them.
 - A change in `_static/` or `_ext/` writes every page again; the results stay.
 """
 
@@ -15,6 +16,8 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 
 KEY_LENGTH = 16
+# Of widgets, script and style travel in the results.
+SUFFIXES_OF_RESULTS = frozenset({".py", ".json", ".js", ".css", ".wasm"})
 
 
 def digest_of(root: Path, paths: Iterable[Path]) -> str:
@@ -28,7 +31,8 @@ def digest_of(root: Path, paths: Iterable[Path]) -> str:
 def sources_of_results(root: Path) -> list[Path]:
     """Return the files that decide what a chapter computes, its own text apart."""
     package = root / "accel"
-    return [*package.rglob("*.py"), *package.rglob("*.json"), root / "requirements.txt"]
+    decisive = [path for path in package.rglob("*") if path.suffix in SUFFIXES_OF_RESULTS]
+    return [*decisive, root / "requirements.txt"]
 
 
 def sources_of_pages(root: Path) -> list[Path]:

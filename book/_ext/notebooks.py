@@ -65,7 +65,7 @@ def install_cell(slug: str) -> nbformat.NotebookNode:
     """Return the cell that installs accel on Colab, which has nothing but the notebook."""
     source = (
         "# Only Colab needs this: it opens the notebook without the repository.\n"
-        f"%pip install -q git+https://github.com/{slug}"
+        f'%pip install -q "accel[chapters] @ git+https://github.com/{slug}"'
     )
     return nbformat.v4.new_code_cell(source, id="install-accel")
 

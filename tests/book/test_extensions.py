@@ -44,6 +44,7 @@ def make_book(root: Path) -> None:
     for name, text in {
         "accel/plot/bars.py": "width = 1",
         "accel/reference/machine.json": "{}",
+        "accel/quiz.js": "",
         "requirements.txt": "numpy==2.4.6",
         "book/_static/site.css": "body {}",
         "book/_ext/freshness.py": "",
@@ -59,6 +60,7 @@ def make_book(root: Path) -> None:
     [
         ("accel/plot/bars.py", True, False),
         ("accel/reference/machine.json", True, False),
+        ("accel/quiz.js", True, False),
         ("requirements.txt", True, False),
         ("book/_static/site.css", False, True),
         ("book/_ext/freshness.py", False, True),

@@ -10,21 +10,23 @@ endif
 missing = $(error Python 3.11 or newer was not found: install it, or name it with  make PYTHON=/path/to/python3)
 RUN = $(if $(PYTHON),"$(PYTHON)" book/build.py,$(missing))
 
-.PHONY: help book test lint bench lab clean
+.PHONY: help book pdf test lint bench lab colab clean
 
 help:
 	@echo "make book   build the book, and print the page to open"
+	@echo "make pdf    print the whole book into _build/under-the-roof.pdf (needs Chromium)"
 	@echo "make test   run the tests"
 	@echo "make lab    open the chapters in JupyterLab"
 	@echo "make bench  run the benchmarks"
+	@echo "make colab  run the chapters with Colab's versions (some minutes)"
 	@echo "make lint   check style and types"
 	@echo "make clean  remove what was built (the environment in .venv stays)"
 
-book lab lint:
+book pdf lab lint:
 	@$(RUN) $@
 
-test bench:
+test bench colab:
 	@$(RUN) $@ $(ARGS)
 
 clean:
-	rm -rf _build book/_static/vendor book/jupyter_execute build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf _build book/_static/vendor accel/browser/*.wasm book/jupyter_execute build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -32,6 +32,7 @@ _HOMES = {
     "calibrate": "accel.calibration",
     "compare": "accel.comparison",
     "explain": "accel.explanation",
+    "load_numbers": "accel.numbers",
     "measure": "accel.measurement",
     "measure_memory": "accel.measurement",
     "predict": "accel.prediction",
@@ -55,15 +56,18 @@ _MODULES = frozenset(
         "cost",
         "explore",
         "figure",
+        "fleet",
         "kernels",
         "machine",
         "measurement",
+        "numbers",
         "plot",
         "profiler",
         "quiz",
         "roofline",
         "storage",
         "tables",
+        "whatif",
     }
 )
 

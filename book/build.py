@@ -1,6 +1,6 @@
 """Builds the book, runs its tests and opens its chapters. Needs only Python >= 3.11: it makes the rest itself.
 
-    python book/build.py book     what `make book` runs; likewise test, lab, bench, lint
+    python book/build.py book     what `make book` runs; likewise pdf, test, lab, bench, lint, colab
 
 The environment is `.venv` in the root of the clone. A step whose inputs did not change is skipped.
 """
@@ -21,9 +21,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = ROOT / ".venv"
 VENDOR = ROOT / "book" / "_static" / "vendor"
+AXE = ROOT / "tests" / "site" / "vendor" / "axe.min.js"
+"""Finds what keeps readers out of a page; the tests use it, and it is no part of the site."""
 BENCHMARKS = ("kernels", "prediction", "advice")
 PEERS = ROOT / "benchmarks" / "requirements.txt"
+# Tests that compute, count and look, and do not time.
+SIDE_BY_SIDE = ("tests/cache", "tests/kernels", "tests/site", "tests/tracing")
+# Among them, those that time what a page does.
+TIMED_PAGES = ("tests/site/test_measure_in_page.py", "tests/site/test_weight.py")
+STREAMS = ROOT / "accel" / "browser" / "streams.wat"
 PAGE = ROOT / "_build" / "html" / "book" / "index.html"
+PDF = ROOT / "_build" / "under-the-roof.pdf"
 REQUIREMENTS = {
     "book": (ROOT / "requirements.txt",),
     "test": (ROOT / "requirements.txt", ROOT / "tests" / "requirements.txt"),
@@ -145,17 +153,26 @@ def copy_vendor_files(modules: Path, anywidget: Path, target: Path) -> None:
     shutil.copyfile(anywidget, target / "anywidget.js")
 
 
+def assemble(modules: Path) -> None:
+    """Assemble, beside its text, the WebAssembly that measures a reader's machine in the page."""
+    wat2wasm: list[str | Path] = ["node", modules / "wabt/bin/wat2wasm", STREAMS, "-o", STREAMS.with_suffix(".wasm")]
+    run(wat2wasm, f"assembling {STREAMS.name}")
+
+
 def vendor_javascript(python: Path) -> None:
     """Install the site's JavaScript from npm into `book/_static/vendor`, unless it is there or npm is missing."""
     npm = shutil.which("npm")
     if npm is None:
         if not VENDOR.exists():
             say("npm was not found: the pages will load MathJax and the widgets from a CDN, and need a network.")
+        if not STREAMS.with_suffix(".wasm").exists():
+            say("npm was not found: the page that measures its reader's machine will do so in plain JavaScript.")
         return
     anywidget = find_anywidget(python)
-    wanted = digest_of([ROOT / "package-lock.json", anywidget, Path(__file__)])
+    wanted = digest_of([ROOT / "package-lock.json", anywidget, Path(__file__), STREAMS])
     stamp = VENDOR / ".stamp"
-    if stamp.exists() and stamp.read_text() == wanted:
+    made = AXE.exists() and STREAMS.with_suffix(".wasm").exists()
+    if made and stamp.exists() and stamp.read_text() == wanted:
         return
     say("Installing the JavaScript of the pages with npm")
     # Not in the clone: of 150 MB, 5 are wanted.
@@ -165,6 +182,9 @@ def vendor_javascript(python: Path) -> None:
         run([npm, "ci", "--silent"], "npm ci", cwd=Path(folder))
         shutil.rmtree(VENDOR, ignore_errors=True)
         copy_vendor_files(Path(folder) / "node_modules", anywidget, VENDOR)
+        AXE.parent.mkdir(exist_ok=True)
+        shutil.copyfile(Path(folder) / "node_modules" / "axe-core" / "axe.min.js", AXE)
+        assemble(Path(folder) / "node_modules")
     stamp.write_text(wanted)
 
 
@@ -186,12 +206,32 @@ def build_book() -> None:
     say(f"\nThe book is built. Open this page:\n  {PAGE}\n  {PAGE.as_uri()}")
 
 
-def run_tests(arguments: Sequence[str]) -> None:
-    """Build the book, which the tests of the site read, and run pytest with `arguments`."""
+def print_pdf() -> None:
+    """Build the book and print all of it into one PDF, through Chromium."""
     python = make_environment("test")
     build_book()
-    status = subprocess.run([python, "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
-    raise SystemExit(status)
+    run([python, ROOT / "book" / "paper.py", ROOT / "_build" / "html", PDF], "printing the book")
+
+
+def run_on_colab(pages: Sequence[str]) -> None:
+    """Run the chapters with the versions that Colab has, on two CPUs and within 2 GB."""
+    python = make_environment("test")
+    run([python, ROOT / "tests" / "colab" / "run.py", *pages], "running the chapters as Colab would")
+
+
+def run_tests(arguments: Sequence[str]) -> None:
+    """Build the book, which the tests of the site read, and run pytest with `arguments`.
+
+    Without arguments, tests that do not time anything run first, one on each processor; the others run after them, one
+    at a time. With arguments, pytest gets them as they are.
+    """
+    python = make_environment("test")
+    build_book()
+    beside = ["-n", "logical", "--dist", "loadfile", *SIDE_BY_SIDE, *(f"--ignore={name}" for name in TIMED_PAGES)]
+    alone = ["tests", *(f"--ignore={name}" for name in SIDE_BY_SIDE)]
+    runs = [[*arguments]] if arguments else [beside, alone, [*TIMED_PAGES]]
+    statuses = [subprocess.run([python, "-m", "pytest", *run], cwd=ROOT, check=False).returncode for run in runs]
+    raise SystemExit(max(statuses, key=abs))
 
 
 def lint() -> None:
@@ -252,8 +292,10 @@ def open_lab(arguments: Sequence[str]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command that `arguments` name."""
     parser = argparse.ArgumentParser(prog="build.py", description="Build the book, test it, open it.")
-    parser.add_argument("command", choices=["book", "test", "lab", "bench", "lint"])
-    parser.add_argument("rest", nargs=argparse.REMAINDER, help="passed on to pytest, a benchmark or JupyterLab")
+    parser.add_argument("command", choices=["book", "pdf", "test", "lab", "bench", "lint", "colab"])
+    parser.add_argument(
+        "rest", nargs=argparse.REMAINDER, help="passed on to pytest, a benchmark or JupyterLab; pages for colab"
+    )
     options = parser.parse_args(arguments)
     if options.command == "test":
         run_tests(options.rest)
@@ -261,8 +303,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         open_lab(options.rest)
     elif options.command == "bench":
         run_benchmarks(options.rest)
+    elif options.command == "colab":
+        run_on_colab(options.rest)
     else:
-        {"book": build_book, "lint": lint}[options.command]()
+        {"book": build_book, "pdf": print_pdf, "lint": lint}[options.command]()
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # Pages that were left would be kept, and go on working.
+    "--disable-features=BackForwardCache",
     "--no-first-run",
     "--hide-scrollbars",
     "--window-size=1400,1600",
@@ -60,11 +62,11 @@ class Request:
 class Browser:
     """A Chromium driven by selenium."""
 
-    def __init__(self, chromium: str, chromedriver: str) -> None:
+    def __init__(self, chromium: str, chromedriver: str, *flags: str) -> None:
         self.profile = tempfile.mkdtemp(prefix="accel-chromium-")
         options = webdriver.ChromeOptions()
         options.binary_location = chromium
-        for flag in (*FLAGS, f"--user-data-dir={self.profile}"):
+        for flag in (*FLAGS, *flags, f"--user-data-dir={self.profile}"):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
         self.driver = webdriver.Chrome(service=Service(chromedriver), options=options)
@@ -92,7 +94,7 @@ class Browser:
         """Return the elements that a CSS selector names."""
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
-    def wait(self, condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
+    def wait(self, condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
         """Wait until `condition()` is true and return its value; fail naming `what` otherwise."""
         return WebDriverWait(self.driver, seconds, poll_frequency=0.1).until(
             lambda _: condition(), f"waited {seconds:g} s in vain for {what} on {self.driver.current_url}"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import chromium
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # The first example of a test may compile a kernel, and a shared machine may do other work in any of them.
-settings.register_profile("accel", deadline=None)
+settings.register_profile("accel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("accel")
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,6 +12,10 @@ from bs4 import BeautifulSoup
 ROOT = Path(__file__).resolve().parent.parent
 # Sphinx writes these itself.
 GENERATED = ("search", "genindex")
+# Pages that hold a tool instead of figures; each has tests of its own.
+TOOLS = ("book/whatif",)
+# Parts of the contents that are no chapters.
+BESIDE_THE_BODY = ("Your machine", "Back matter")
 
 
 def table_of_contents() -> list[str]:
@@ -29,11 +33,11 @@ def source_of(page: str) -> str:
 
 
 def chapters() -> list[str]:
-    """Return the pages that execute code and belong to the body of the book, and not to its back matter."""
+    """Return the pages that execute code and belong to the body of the book: no back matter, no tools."""
     contents = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    body = [part for part in contents["parts"] if part["caption"] != "Back matter"]
+    body = [part for part in contents["parts"] if part["caption"] not in BESIDE_THE_BODY]
     pages = [entry["file"] for part in body for entry in part["chapters"]]
-    return [page for page in pages if "{code-cell}" in source_of(page)]
+    return [page for page in pages if page not in TOOLS and "{code-cell}" in source_of(page)]
 
 
 def pages_with(text: str) -> list[str]:

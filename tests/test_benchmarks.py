@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -21,6 +22,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import kernels  # noqa: E402
 import peers  # noqa: E402
+import prediction  # noqa: E402
 from cases import Case, Target  # noqa: E402
 from verdicts import FORM, Row, closest_roof, row_of  # noqa: E402
 
@@ -46,6 +48,34 @@ CASE = Case(
 def judged(case=CASE, own=1e-3, others=None, slowdown=1.0, compiled=0.0):
     measured = {FORM: steady(own)} | {name: steady(seconds) for name, seconds in (others or {}).items()}
     return row_of(case, CALIBRATED, measured, peak_bytes=0, error=0.0, compile_seconds=compiled, slowdown=slowdown)
+
+
+@pytest.mark.parametrize(
+    ("own", "torch", "verdict"),
+    [(9 * MB, 8 * MB, "MISSED memory 9 MB, torch 8 MB"), (8 * MB, 8 * MB, "met"), (8 * MB + 4096, 8 * MB, "met")],
+)
+def test_more_memory_than_torch_is_a_miss(own, torch, verdict):
+    case = replace(CASE, targets=(Target(1.0, "torch"),), peers={"torch": lambda: None})
+    measured = {FORM: steady(1e-3), "torch": steady(2e-3)}
+    found = {FORM: own, "torch": torch}
+    row = row_of(case, CALIBRATED, measured, peak_bytes=0, error=0, compile_seconds=0, slowdown=1, resident_bytes=found)
+    assert row.verdict == verdict
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux keeps and forgets peaks")
+def test_resident_memory_counts_temporaries_and_results_made_or_given():
+    code = (
+        "import numpy as np; from resident import peak_bytes\n"
+        "x, y = np.ones(4 << 20), np.ones(4 << 20)\n"
+        "calls = (lambda: np.ones(4 << 20), lambda: np.add(x, x, out=y), lambda: np.ones(2 << 20)[:1].copy())\n"
+        "print([round(peak_bytes(call) / 2**20) for call in calls])"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "benchmarks"), "MALLOC_MMAP_THRESHOLD_": "65536"}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    made, given, temporary = json.loads(run.stdout)
+    assert made == pytest.approx(32, abs=1)
+    assert given == pytest.approx(32, abs=1)
+    assert temporary == pytest.approx(16, abs=1)
 
 
 def test_the_memory_roof_is_the_best_stream_at_the_working_set():
@@ -124,8 +154,8 @@ def test_the_table_has_a_line_for_each_row_and_counts_the_misses():
     lines = repr(kernels.table_of(rows, "On a machine")).splitlines()
     assert lines[0] == "On a machine"
     head, first = (" ".join(line.split()) for line in lines[1:3])
-    assert head == "kernel size threads time time over peer's roof memory error compiled verdict"
-    assert first == "family.form float32[1M] 1 1 ms – 9% L3 0 B 0 – –"
+    assert head == "kernel size threads time time over peer's roof memory resident error compiled verdict"
+    assert first == "family.form float32[1M] 1 1 ms – 9% L3 0 B – 0 – –"
     assert "0.50 torch" in lines[3]
     assert "500 ms  MISSED 9% of the roof, target 80%" in lines[3]
     assert lines[4] == "1 of 2 rows miss a target"
@@ -140,12 +170,12 @@ def test_a_case_is_run_and_its_memory_and_first_compilation_are_seen():
     case = replace(
         CASE, run=lambda: (compiled(1.0), x * 2), error=lambda: 0.25, peers={"other": lambda: time.sleep(1e-3)}
     )
-    row = kernels.run_case(case, machine, quick=True, compiled_before=kernels.compilation.seconds())
+    row = kernels.run_case(case, 0, machine, quick=True, compiled_before=kernels.compilation.seconds())
     assert row.compile_seconds > 0
     assert 4000 <= row.peak_bytes < 20_000
     assert row.error == 0.25
     assert row.ratios["other"] == pytest.approx(row.seconds / 1e-3, rel=0.9)
-    again = kernels.run_case(case, machine, quick=True, compiled_before=kernels.compilation.seconds())
+    again = kernels.run_case(case, 0, machine, quick=True, compiled_before=kernels.compilation.seconds())
     assert again.compile_seconds == 0.0
 
 
@@ -233,3 +263,18 @@ def test_a_peer_that_cannot_be_installed_is_named_and_left_out(build, capsys):
 
 def test_a_peer_that_is_not_there_gives_none():
     assert peers.peer("no_module_of_this_name") is None
+
+
+def test_how_well_a_second_measurement_agrees_stands_beside_the_model(capsys):
+    def row(measured, predicted, full_speed):
+        return prediction.Row(
+            "f", 1000, Cost(), steady(measured), predicted, predicted, predicted, "peak", 1e-7, 1.0, full_speed
+        )
+
+    pair = prediction.Pair(row(1e-3, 1.1e-3, 1.1e-3), row(1.05e-3, 1.1e-3, 1.1e-3), row(2.2e-3, 2.2e-3, 1.1e-3))
+    assert prediction.at_speed(pair) == pytest.approx(0.1)
+    assert prediction.again_at_once(pair) == pytest.approx(0.05)
+    assert prediction.again_later(pair) == pytest.approx(0.1)  # the machine was twice as slow
+    prediction.report("made up", [pair], totals=True)
+    printed = capsys.readouterr().out
+    assert [name for name in prediction.YARDSTICKS if name in printed] == list(prediction.YARDSTICKS)

@@ -101,7 +101,8 @@ def test_text_is_painted_while_scripts_are_blocked(page: str, site_url: str, bro
     browser.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*.js*"]})
     try:
         browser.driver.get(f"{site_url}/{page}.html")
-        assert browser.script("return performance.getEntriesByName('first-contentful-paint').length") == 1
+        paints = "return performance.getEntriesByName('first-contentful-paint').length"
+        browser.wait(lambda: browser.script(paints) == 1, "the first paint", seconds=5)
         heading = browser.all("article.bd-article h1")[0]
         assert heading.is_displayed()
         assert browser.script("return typeof window.bootstrap") == "undefined"

@@ -90,17 +90,8 @@ def run(
     times: dict[tuple[str, int], list[float]] = {key: [] for key in predicted}
     for _ in range(rounds):
         for name, build, length in cases():
-            started = time.perf_counter()
-            result = build(data[length]).persist()
-            wait(result)
-            times[name, length].append(time.perf_counter() - started)
-            del result
-            client.run(_idle)  # what is released is gone before the next begins
+            times[name, length].append(fleet.persisting_seconds(client, build(data[length])))
     return there, {key: (predicted[key], min(samples)) for key, samples in times.items()}
-
-
-def _idle() -> None:
-    """Do nothing: an answer says that the worker has nothing else to do."""
 
 
 def compared(workers: int, found: dict[tuple[str, int], tuple[FleetPrediction, float]]) -> Table:

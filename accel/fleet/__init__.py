@@ -40,6 +40,7 @@ _HOMES = {
     "measure_scheduler": "accel.fleet.network",
     "network_table": "accel.fleet.tables",
     "outlier_table": "accel.fleet.tables",
+    "persisting_seconds": "accel.fleet.overhead",
     "outliers": "accel.fleet.comparison",
     "predict": "accel.fleet.prediction",
     "seats": "accel.fleet.cluster",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from machines import CALIBRATION, LAPTOP
@@ -34,6 +36,18 @@ def test_bytes_moved_are_those_that_workers_report() -> None:
     moved = graph.bytes_moved([homes[task.key][0] for task in graph.tasks])
     assert moved > 0
     assert moved <= received <= 1.25 * moved, "a task that was stolen has its inputs sent twice"
+
+
+def test_a_run_finds_no_result_of_the_one_before() -> None:
+    """Each chunk takes at least so long, and the same expression is computed again each time."""
+
+    def slow(block: Any) -> Any:
+        time.sleep(0.05)
+        return block + 1
+
+    with fleet.local(workers=1) as client:
+        expression = da.ones(4, chunks=1).map_blocks(slow, dtype=float)
+        assert all(fleet.persisting_seconds(client, expression) >= 4 * 0.05 for _ in range(4))
 
 
 def test_equal_workers_share_the_work_and_the_scheduler_is_there_once() -> None:

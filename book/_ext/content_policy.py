@@ -17,6 +17,7 @@ import base64
 import hashlib
 import html
 import re
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from sphinx.application import Sphinx
@@ -59,9 +60,10 @@ def script_hosts(page: str) -> list[str]:
     return sorted({f"{source.scheme}://{source.netloc}" for source in sources if source.netloc})
 
 
-def policy_for(page: str) -> str:
-    """Return the policy of a page."""
-    scripts, handlers = inline_hashes(page)
+def policy_for(page: str, site_handlers: Sequence[str] = ()) -> str:
+    """Return the policy of a page; `site_handlers` are the expressions for handlers that stand on other pages."""
+    scripts, own_handlers = inline_hashes(page)
+    handlers = [*dict.fromkeys([*own_handlers, *site_handlers])]
     hosts = script_hosts(page)
     hashes = [*scripts, *(["'unsafe-hashes'", *handlers] if handlers else [])]
     directives = {
@@ -79,18 +81,23 @@ def policy_for(page: str) -> str:
     return "; ".join(f"{name} {' '.join(values)}" for name, values in directives.items())
 
 
-def with_policy(page: str) -> str:
+def with_policy(page: str, site_handlers: Sequence[str] = ()) -> str:
     """Return a page with its policy, before anything that it rules."""
     page = META.sub("", page)
-    meta = f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy_for(page))}">\n'
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy_for(page, site_handlers))}">\n'
     return re.sub(r"<head>\s*", lambda match: match[0] + meta, page, count=1)
 
 
 def add_policies(app: Sphinx, exception: Exception | None) -> None:
-    """Write the policy into every page; last, when nothing changes their scripts any more."""
+    """Write the policy into every page; last, when nothing changes their scripts any more.
+
+    Each page allows the handlers of all: the search page reads the others for what it shows of them.
+    """
     if exception is None:
-        for path, text in written_pages(app):
-            rewrite(path, text, with_policy(text))
+        pages = list(written_pages(app))
+        handlers = [handler for _, text in pages for handler in inline_hashes(text)[1]]
+        for path, text in pages:
+            rewrite(path, text, with_policy(text, handlers))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

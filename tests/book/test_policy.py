@@ -41,3 +41,11 @@ def test_writing_the_policy_twice_changes_nothing() -> None:
 @pytest.mark.parametrize("html", ['<summary aria-label="Toggle hidden content">Show</summary>', PAGE])
 def test_mending_twice_changes_nothing(html: str) -> None:
     assert mend(mend(html)) == mend(html)
+
+
+def test_a_page_may_allow_the_handlers_of_others() -> None:
+    page = '<html><head></head><body><button onclick="first()">a</button></body></html>'
+    other = source_hash("second()")
+    allowed = policy_for(page, [other]).split("script-src ")[1].split(";")[0].split()
+    assert {"'unsafe-hashes'", source_hash("first()"), other} <= set(allowed)
+    assert other not in policy_for(page)

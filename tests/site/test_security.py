@@ -83,6 +83,8 @@ def test_the_search_finds_under_the_policy(from_folder: bool, site: Path, site_u
     base = site.as_uri() if from_folder else site_url
     watched.open(f"{base}/search.html?q=roofline")
     watched.wait(lambda: watched.all("#search-results li"), "results")
+    if not from_folder:  # then it reads the pages that it found, and shows a piece of each
+        watched.wait(lambda: watched.all("#search-results li .context"), "a piece of a page")
     assert watched.script("return window.refused") == []
 
 

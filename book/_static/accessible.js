@@ -1,13 +1,18 @@
-// Lets the keyboard reach boxes that scroll sideways, and only while they do: a wide table on a phone.
+// Lets the keyboard reach boxes that scroll sideways, and only while they do, and shades their edge: a wide table on a phone.
 (function () {
   "use strict";
   var BOXES = ".accel-table, .accel-chart, .bd-article pre, .bd-article div.math, .cell_output .text_html, .table-wrapper, .pst-scrollable-table-container, .jupyter-widgets.widget-html, .widget-html-content";
+  // Of boxes in boxes, one is shaded.
+  var SHADED = ".bd-article pre, .bd-article .text_html, .bd-article .widget-html-content, .bd-article .pst-scrollable-table-container, .bd-article div.math";
   function nameOf(box) {
     var caption = box.querySelector("caption, svg > title");
     return (caption && caption.textContent.trim()) || "Scrolls sideways";
   }
   function update(box) {
     var scrolls = box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "visible";
+    if (box.matches(SHADED)) {
+      box.classList.toggle("scrolls", scrolls);
+    }
     if (scrolls && !box.hasAttribute("tabindex")) {
       box.tabIndex = 0;
       box.dataset.scrolls = "";

@@ -34,6 +34,8 @@ __all__ = [
 SCALAR = ":scalar"
 STACKED = (4, 4, 4)
 """The products of which a stack was measured."""
+LEAST_ARITHMETIC = 0.2
+"""Share of a small product's time that is arithmetic at least."""
 PYTHON_NUMBERS = frozenset({"int", "float", "bool", "complex"})
 RESERVES = frozenset({"empty"})
 GATHERS = frozenset({"take"})
@@ -416,7 +418,7 @@ class PriceList:
         if batch > 1 and started:
             more = max(one - self._products.seconds(op.dtype, *STACKED), 0.0)
             return call * op.count, batch * op.count * (min(started.seconds_per_unit) + more), "matmul rate"
-        return call * op.count, batch * op.count * max(one - call, one * 0.2), "matmul rate"
+        return call * op.count, batch * op.count * max(one - call, one * LEAST_ARITHMETIC), "matmul rate"
 
     @cached_property
     def _products(self) -> ProductModel:

@@ -10,11 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from accel.machine import Bandwidth, Calibration, Ceiling, Machine, MatmulRate, Rate, Stream
+from accel.pricing import LEAST_ARITHMETIC
 
 __all__ = ["scaled"]
-
-LEAST_ARITHMETIC = 0.2
-"""Share of a small product's time that is arithmetic at least, as in `accel.pricing`."""
 
 
 def scaled(machine: Machine, *, peak: float = 1.0, bandwidth: Mapping[str, float] | None = None) -> Machine:

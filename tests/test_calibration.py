@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machines import LAPTOP
+from machines import CALIBRATION, LAPTOP
 
 import accel
 from accel import hardware, storage
@@ -200,7 +200,23 @@ def test_this_machine_measures_once_and_keeps(monkeypatch, tmp_path):
     assert list(tmp_path.glob("*.json"))
     assert accel.this_machine() is first
     monkeypatch.setattr(calibration, "_CURRENT", {})
-    assert accel.this_machine(progress=False) == first  # from the file: a second measurement would differ
+    # From the file: a second measurement would differ. Where a quick calibration is enough, a machine that has become
+    # faster since is not calibrated further.
+    assert accel.this_machine(quick=True, progress=False) == first
+
+
+def test_a_machine_that_has_become_faster_is_calibrated_further_unless_quick_is_enough(monkeypatch, tmp_path):
+    from accel import calibration
+
+    monkeypatch.setenv("ACCEL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(calibration, "_CURRENT", {})
+    seen_slow = replace(CALIBRATION, reference_seconds=60.0)
+    storage.save(hardware.detect().with_calibration(seen_slow))
+    assert accel.this_machine(quick=True, progress=False).calibration == seen_slow
+    further = replace(CALIBRATION, reference_seconds=1e-9)
+    monkeypatch.setattr(calibration, "calibrate", lambda **_: hardware.detect().with_calibration(further))
+    monkeypatch.setattr(calibration, "_CURRENT", {})
+    assert accel.this_machine(progress=False).calibration == further
 
 
 def test_this_machine_measures_again_where_the_file_was_edited_and_says_why(monkeypatch, tmp_path):

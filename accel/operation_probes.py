@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -79,6 +80,9 @@ DISTINCT = 64 * KIB
 """Values of a long array before they repeat: random ones take time to make."""
 ROWS = (64, 16)
 """An array in short rows: it gives the cost of starting a row."""
+GATHERED_ROWS = 4
+GATHERED_BYTES = (256, 2048)
+"""Rows that NumPy's iterator gathers in a buffer, and their lengths: the slope is what an element costs in them."""
 
 
 def aligned(count: int, dtype: str = "float32", alignment: int = CACHE_LINE) -> np.ndarray:
@@ -150,6 +154,11 @@ def row_batch(dtype: str) -> Batch:
         ufunc = getattr(np, name)
         batch["rows", name, dtype] = partial(ufunc, matrix, row, out=out)
         batch["rows", f"{name}:scalar", dtype] = partial(ufunc, matrix, column, out=out)
+    for nbytes in GATHERED_BYTES:
+        shape = GATHERED_ROWS, nbytes // np.dtype(dtype).itemsize
+        n = math.prod(shape)
+        matrix, out = values(n, dtype).reshape(shape), np.empty(shape, dtype)
+        batch["operation", "add:gathered", dtype, n] = partial(np.add, matrix, matrix[0].copy(), out=out)
     return batch
 
 

@@ -16,7 +16,7 @@ from accel.machine import RAMP_ELEMENTS, Ceiling, Machine, Rate, interpolate
 from accel.product_model import ProductModel
 from accel.rates import rate_name, row_length, units
 from accel.reuse import LINE_BYTES, piece_of
-from accel.steps import accesses
+from accel.steps import accesses, gathered_operands
 from accel.tracing.operations import Op, Operand
 
 __all__ = [
@@ -155,8 +155,7 @@ class PriceList:
 
     def _rate(self, name: str, dtype: str) -> Rate | None:
         """Return the measured rate of a function, for the dtype or else for one as wide."""
-        close = "float32" if np.dtype(dtype).itemsize <= 4 else "float64"
-        for kind in (dtype, close, "float32", "float64", "bool"):
+        for kind in (dtype, float_as_wide(dtype), "float32", "float64", "bool"):
             if found := self._rates.get((name, kind)):
                 return found
         return None
@@ -293,12 +292,11 @@ class PriceList:
             base = OF_TRUTHS.get(base, base)
         suffix = f":{variant}" if variant else ""
         if variant == "strided" and (name, dtype) not in self._ceilings:
-            dtype = "float32" if np.dtype(dtype).itemsize <= 4 else "float64"
+            dtype = float_as_wide(dtype)
         candidates = [base, PROXIES.get(base, base), "add.reduce" if ".reduce" in base else "exp" if special else "add"]
-        float_like = "float32" if np.dtype(dtype).itemsize <= 4 else "float64"
         for candidate in candidates:
             for with_suffix in dict.fromkeys((suffix, "")):
-                for kind in dict.fromkeys((dtype, SIMILAR_DTYPES.get(dtype, dtype), float_like)):
+                for kind in dict.fromkeys((dtype, SIMILAR_DTYPES.get(dtype, dtype), float_as_wide(dtype))):
                     if found := self._ceilings.get((candidate + with_suffix, kind)):
                         return found
         return self._ceilings["add", "float32"]
@@ -318,6 +316,7 @@ class PriceList:
         element = max(
             inner.element_seconds, self._gap_seconds(op, dtype), self._branch_seconds(name, dtype, size / op.count)
         )
+        element += self._gathering_seconds(dtype) * gathered_operands(op)
         rows = (inner.row_seconds or self._row_seconds("add.reduce" if reduces else "add", dtype)) * op.rows
         started = rows if op.rows > 1 else inner.ramp_seconds * op.count * min(size / op.count / RAMP_ELEMENTS, 1.0)
         return call * op.count, element * size + started + self._cast_seconds(op), op.name
@@ -334,6 +333,11 @@ class PriceList:
     def _row_seconds(self, name: str, dtype: str) -> float:
         """Return what it costs to start an inner loop."""
         return self._ceiling(name, dtype).row_seconds
+
+    def _gathering_seconds(self, dtype: str) -> float:
+        """Return what it costs to copy an element into a buffer of NumPy's iterator."""
+        gathered, plain = (self._ceilings.get((name, float_as_wide(dtype))) for name in ("add:gathered", "add"))
+        return max(gathered.element_seconds - plain.element_seconds, 0.0) if gathered and plain else 0.0
 
     def _branch_seconds(self, name: str, dtype: str, size: float) -> float:
         """Return what an element costs at least where an array is too long for its branches to be learned."""
@@ -433,6 +437,11 @@ class Traffic:
     distance_bytes: float
     shape: str
     """Stream shape where the operand has one of its own; empty where it streams with the others."""
+
+
+def float_as_wide(dtype: str) -> str:
+    """Return the floating-point dtype that stands in for one whose own cost was not measured."""
+    return "float32" if np.dtype(dtype).itemsize <= 4 else "float64"
 
 
 def dearer_kinds(op: Op) -> list[str]:

@@ -11,7 +11,10 @@ from accel.reuse import LINE_BYTES
 from accel.tracing.layout import axis_order
 from accel.tracing.operations import Op, Operand
 
-__all__ = ["Access", "accesses"]
+__all__ = ["Access", "accesses", "gathered_operands"]
+
+BUFFER_ELEMENTS = 8192
+"""What NumPy's iterator gathers at most (`np.getbufsize`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,35 @@ def accesses(op: Op) -> list[Access]:
     if inner is None:
         return []
     return [Access(array, steps[inner]) for array, steps in zip(arrays, strides, strict=True)]
+
+
+def gathered_operands(op: Op) -> int:
+    """Return how many arrays of a broadcast or sliced call NumPy copies into buffers, row by row.
+
+    From version 2.3 on, its iterator gathers short rows, so that an inner loop runs over many at once. It does so where
+    (1 + copies) / (elements of such a loop) is at most 1 / (elements of a row): the rule of
+    `npyiter_find_buffering_setup` in NumPy's `nditer_constr.c`. An array needs no copy whose rows follow one another.
+    """
+    if op.kind != "ufunc" or "." in op.name or op.rows < 2 or op.product:
+        return 0
+    arrays = (*op.operands, *op.results)
+    rank = max(len(array.shape) for array in arrays)
+    along = [[_along(array, axis, rank) for axis in range(rank)] for array in arrays]
+    lengths = [max(one[axis][0] for one in along) for axis in range(rank)]
+    order = _order(rank, [tuple(step for _, step in one) for one in along])
+    inner, *outer = [axis for axis in reversed(order) if lengths[axis] > 1]
+    steps, length, gathered = [one[inner][1] for one in along], lengths[inner], [False] * len(arrays)
+    best, fewest = 1 / op.inner_length, 0
+    for axis in outer:
+        if length >= BUFFER_ELEMENTS:
+            break
+        gathered = [
+            known or one[axis][1] != step * length for known, one, step in zip(gathered, along, steps, strict=True)
+        ]
+        length *= lengths[axis]
+        if any(gathered) and (1 + sum(gathered)) / min(length, BUFFER_ELEMENTS) <= best:
+            best, fewest = (1 + sum(gathered)) / min(length, BUFFER_ELEMENTS), sum(gathered)
+    return fewest
 
 
 def _order(rank: int, strides: Sequence[tuple[int, ...]]) -> list[int]:

@@ -320,13 +320,13 @@ class Recorder:
                             scalars, entered, started, ended)  # fmt: skip
 
     def gather(self, array: Any, index: Any) -> Any:
-        """Index an array by one other array and record it as `take`: the usual case, without what others need."""
+        """Index an array by one other array, or by a list, and record it as `take`: without what other cases need."""
         entered = clock()
-        plain, order = _plain(array, np.ndarray), _plain(index, np.ndarray) if isinstance(index, Traced) else index
+        plain, order = _plain(array, np.ndarray), unwrap(index)
         started = clock()
         result = plain[order]
         ended = clock()
-        seen_arguments = self._seen(array), self.see(index)
+        seen_arguments = self._seen(array), self._seen(index)
         seen: tuple[Any, ...]
         scalars: tuple[Any, ...]
         if type(result) is np.ndarray:

@@ -65,7 +65,7 @@ class TracedArray(Traced):
             else:
                 recorder.items += 1
             return part
-        if type(index) is np.ndarray or type(index) is TracedArray:
+        if type(index) in _GATHERING:
             return recorder.gather(self, index)
         return recorder.call("method", "take", np.ndarray.__getitem__, (self, index), {})
 
@@ -133,6 +133,7 @@ class TracedArray(Traced):
         return self.copy()
 
 
+_GATHERING = frozenset({TracedArray, np.ndarray, list})
 _SIMPLE = frozenset({TracedArray, np.ndarray, int, float, complex, bool})
 """Types that an operator may hand to the ufunc at once; any other is left to NumPy's rules for foreign types."""
 

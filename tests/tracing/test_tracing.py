@@ -258,7 +258,7 @@ def test_source_lines():
 def test_results_in_containers():
     found = trace(lambda x: np.linalg.eigh(x), np.eye(3))
     assert names(found) == ["linalg.eigh"]
-    assert len(found.ops[-1].results) == 2
+    assert len(calls(found)[-1].results) == 2
     assert type(found.result).__name__ == "EighResult"
 
 

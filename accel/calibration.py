@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from importlib.util import find_spec
 
 from accel import allocator, hardware, storage
@@ -29,7 +29,7 @@ from accel.machine import (
 )
 from accel.measurement import FAST_PHASE, STEADY_SPREAD_FRACTION, measure_calls, reference_call, threads
 from accel.operation_probes import ROWS
-from accel.probes import STREAM_BYTES_PER_ELEMENT, Batch, Key, Plan, batches, plan_for
+from accel.probes import STREAM_BYTES_PER_ELEMENT, Batch, Key, Plan, batches, plan_for, stream_batch
 from accel.speed import probe_slowdown
 
 __all__ = ["calibrate", "this_machine"]
@@ -121,8 +121,8 @@ def this_machine(*, quick: bool = False, progress: bool = True) -> Machine:
     """Return this computer with its measured roofs, calibrating it first where no valid calibration is kept.
 
     A kept file that is damaged, edited, or from other hardware or library versions is not used; a warning says why,
-    and the machine is measured again. Where the machine now runs faster than it ever did while it was calibrated, it
-    was calibrated in a slow phase, and a further calibration is added.
+    and the machine is measured again. Where the machine, or after an hour its memory, now runs faster than it ever did
+    while it was calibrated, it was calibrated in a slow phase, and a further calibration is added.
 
     Parameters
     ----------
@@ -160,10 +160,30 @@ SAMPLE_SECONDS = 2e-4
 """On a shared machine, times at full speed may last for less than a millisecond, but there are many of them."""
 
 
+RECHECKED = timedelta(hours=1)
+"""Age from which the memory of a calibrated machine is looked at again: neighbours on a shared one come and go."""
+FAST_MEMORY = 1.15
+"""Memory was slow during a calibration if a pass now takes less than its time by this factor."""
+RECHECKED_BYTES = 2**26
+
+
 def _was_slow(machine: Machine) -> bool:
-    """Whether this machine is faster now than it was seen to be during its calibration."""
+    """Whether this machine, or its memory, is faster now than it was seen to be during its calibration."""
     now = measure_calls({REFERENCE: reference_call}, seconds=0.03)[REFERENCE].best_seconds
-    return now * FAST_PHASE < machine.roofs.reference_seconds
+    if now * FAST_PHASE < machine.roofs.reference_seconds:
+        return True
+    taken = datetime.fromisoformat(machine.roofs.taken_at).astimezone()
+    return datetime.now().astimezone() - taken > RECHECKED and _memory_was_slow(machine.roofs.probes)
+
+
+def _memory_was_slow(probes: Sequence[Probe]) -> bool:
+    """Whether a pass through memory is clearly faster now than in the best moment of the calibration."""
+    kept: dict[Key, float] = {p.key: p.best_seconds for p in probes if p.key[:2] == ("stream", "1R1W")}
+    key = max((key for key in kept if key[2] <= RECHECKED_BYTES), key=lambda key: key[2], default=None)
+    if key is None:
+        return False
+    now = measure_calls(stream_batch(("1R1W",), key[2]), seconds=0.05)[key].best_seconds
+    return now * FAST_MEMORY < kept[key]
 
 
 _CURRENT: dict[Machine, Machine] = {}

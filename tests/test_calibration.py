@@ -4,6 +4,7 @@ import itertools
 import math
 import warnings
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
@@ -217,6 +218,23 @@ def test_a_machine_that_has_become_faster_is_calibrated_further_unless_quick_is_
     monkeypatch.setattr(calibration, "calibrate", lambda **_: hardware.detect().with_calibration(further))
     monkeypatch.setattr(calibration, "_CURRENT", {})
     assert accel.this_machine(progress=False).calibration == further
+
+
+@pytest.mark.parametrize(
+    ("seconds", "hours", "again"), [(60.0, 2, True), (60.0, 0.5, False), (1e-9, 2, False), (None, 2, False)]
+)
+def test_memory_that_was_slow_is_measured_again_after_an_hour(monkeypatch, tmp_path, seconds, hours, again):
+    from accel import calibration
+
+    monkeypatch.setenv("ACCEL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(calibration, "_CURRENT", {})
+    taken = (datetime.now() - timedelta(hours=hours)).astimezone().isoformat(timespec="seconds")
+    probes = () if seconds is None else (replace(exactly(seconds), key=("stream", "1R1W", 2**22, 2**19)),)
+    kept = replace(CALIBRATION, reference_seconds=1e-9, taken_at=taken, probes=probes)
+    storage.save(hardware.detect().with_calibration(kept))
+    further = replace(kept, taken_at=datetime.now().astimezone().isoformat(timespec="seconds"))
+    monkeypatch.setattr(calibration, "calibrate", lambda **_: hardware.detect().with_calibration(further))
+    assert (accel.this_machine(progress=False).calibration == further) == again
 
 
 def test_this_machine_measures_again_where_the_file_was_edited_and_says_why(monkeypatch, tmp_path):

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, overload
 
 from accel import allocator, compilation
 from accel.collector import collection_off
+from accel.limits import LIMITS
 from accel.records import Record, encodable
 
 __all__ = [
@@ -166,17 +167,20 @@ def format_seconds(seconds: float) -> str:
 def threads(count: int) -> Iterator[None]:
     """Run the body with BLAS and OpenMP limited to `count` threads.
 
+    The limit holds for the whole process. Where several threads limit at once, the latest limit counts, and the last
+    of them to leave restores what was there before the first came.
+
     Raises
     ------
     TypeError, ValueError
         If `count` is not a whole number, or is below 1, which the libraries would take for "as you like".
     """
     count = positive_count(count, "the number of threads")
-    import numpy  # noqa: F401  (threadpoolctl only sees libraries that are loaded)
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=count):
+    entry = LIMITS.enter(count)
+    try:
         yield
+    finally:
+        LIMITS.leave(entry)
 
 
 def single_threaded() -> Any:

@@ -5,11 +5,13 @@ import sys
 import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info
 
 import accel
 from accel.measurement import Measurement, format_seconds, measure_calls, threads
@@ -245,6 +247,36 @@ def test_memory_cannot_be_measured_within_its_measurement(method):
     with pytest.raises(RuntimeError, match="Measure the inner function apart"):
         accel.measure_memory(lambda: accel.measure_memory(int), method=method)
     assert accel.measure_memory(int).peak_bytes >= 0
+
+
+@pytest.mark.parametrize("leaves_first", ["first", "second"])
+def test_limits_that_overlap_in_two_threads_leave_none_behind(leaves_first):
+    def in_force():
+        return [library["num_threads"] for library in threadpool_info()]
+
+    before, entered, seen = in_force(), {name: Event() for name in ("first", "second")}, {}
+    leave = {name: Event() for name in entered}
+
+    def limited(name, count):
+        with threads(count):
+            entered[name].set()
+            assert leave[name].wait(10)
+
+    with ThreadPoolExecutor(2) as pool:
+        held = {"first": pool.submit(limited, "first", 1)}
+        assert entered["first"].wait(10)
+        held["second"] = pool.submit(limited, "second", 2)
+        assert entered["second"].wait(10)
+        seen["both"] = in_force()
+        stays = {"first": "second", "second": "first"}[leaves_first]
+        leave[leaves_first].set()
+        held[leaves_first].result()
+        seen["one"] = in_force()
+        leave[stays].set()
+        held[stays].result()
+    assert set(seen["both"]) == {2}
+    assert set(seen["one"]) == {1 if stays == "first" else 2}
+    assert in_force() == before
 
 
 @pytest.mark.parametrize("count", [0, -1])

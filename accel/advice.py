@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from accel.cost import Cost
 from accel.machine import Machine
 from accel.measurement import format_seconds
 from accel.prediction import predict_trace, timed_trace
 from accel.records import Record
 from accel.rewrites import RULES, Rewrite, Situation, footprint_bytes
-from accel.tracing.operations import Trace
+from accel.tracing.operations import Op, Trace, total_cost
 
 __all__ = ["LEAST_GAIN", "Advice", "advise", "advise_trace"]
 
@@ -145,5 +144,14 @@ def _priced(rule: str, rewrite: Rewrite, situation: Situation, now: float) -> Ad
 
 def rewritten(traced: Trace, rewrite: Rewrite) -> Trace:
     """Return the trace of the function as it would be after a rewrite."""
-    ops = tuple(replace(op, index=i) for i, op in enumerate(rewrite.ops))
-    return replace(traced, ops=ops, buffers=dict(rewrite.buffers), cost=sum((op.cost for op in ops), Cost()))
+    ops = tuple(_placed(op, i) for i, op in enumerate(rewrite.ops))
+    return replace(traced, ops=ops, buffers=dict(rewrite.buffers), cost=total_cost(ops))
+
+
+def _placed(op: Op, index: int) -> Op:
+    """Return the op at another place. It shares its loop's key: calls with one key are priced once."""
+    if op.index == index:
+        return op
+    moved = replace(op, index=index)
+    moved.__dict__["loop_key"] = op.loop_key
+    return moved

@@ -40,6 +40,8 @@ FEW_CALLS = 16
 """With fewer calls than this in a sample, the first one would show in it."""
 WARM_CALLS = 3
 """Passes that a cache which learns from the past takes to hold an array again."""
+LONG_SAMPLE_SECONDS = 0.05
+"""Filling the caches again is a small part of such a sample: it needs no calls before it."""
 WARM_UP_SECONDS = 0.02
 """Warm-up is by time: long enough for caches, lazy imports and the clock frequency, whatever the call costs."""
 
@@ -344,7 +346,7 @@ def measure_calls(
     for name in prepare:
         if repeats is None or repeats[name] != 1:
             raise ValueError(f"what comes before each call of {name!r} is left out within a sample of several calls.")
-    found, compiled = {}, {}
+    found, compiled, lasts = {}, {}, dict.fromkeys(calls, 0.0)
     for name, call in calls.items():
         before_warm_up = compilation.seconds()
         if repeats is None:
@@ -352,7 +354,7 @@ def measure_calls(
         else:
             found[name] = repeats[name]
             prepare.get(name, _nothing)()
-            call()
+            lasts[name] = _timed(call, 1) * repeats[name]
         compiled[name] = compilation.seconds() - before_warm_up
     repeats = found
     taken: dict[Key, list[float]] = {name: [] for name in calls}
@@ -363,12 +365,13 @@ def measure_calls(
         rounds, elapsed = 0, 0.0
         while rounds < least or (elapsed < budget and (rounds < samples or elapsed < spread_over)):
             for name, call in calls.items():
-                if repeats[name] < FEW_CALLS:
+                if repeats[name] < FEW_CALLS and lasts[name] < LONG_SAMPLE_SECONDS:
                     for _ in range(min(repeats[name], WARM_CALLS)):  # what ran before has emptied the caches
                         prepare.get(name, _nothing)()
                         call()
                 prepare.get(name, _nothing)()
-                taken[name].append(_timed(call, repeats[name]) / repeats[name])
+                lasts[name] = _timed(call, repeats[name])
+                taken[name].append(lasts[name] / repeats[name])
             rounds, elapsed = rounds + 1, time.perf_counter() - start
             if after_round is not None:
                 after_round(elapsed)

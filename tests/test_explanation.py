@@ -45,11 +45,13 @@ def assert_reads_well(found: Explanation) -> None:
 def test_a_row_for_each_call_with_exact_counts():
     found = explained(gelu, X)
     n = X.size
-    assert [(call.name, call.cost.flops, call.cost.special) for call in found.calls[:-1]] == [
+    assert [(call.name, call.cost.flops, call.cost.special) for call in found.calls if call.bound_by != "opaque"] == [
         ("multiply", n, 0), ("power", 0, n), ("multiply", n, 0), ("add", n, 0), ("multiply", n, 0), ("tanh", 0, n),
         ("add", n, 0), ("multiply", n, 0),
     ]  # fmt: skip
-    assert {(call.result_dtype, call.result_shape) for call in found.calls[:-1]} == {("float32", (40, 50))}
+    assert {(call.result_dtype, call.result_shape) for call in found.calls if call.bound_by != "opaque"} == {
+        ("float32", (40, 50))
+    }
     assert found.signature == "gelu(x: float32[40, 50])"
     assert found.peak_temporary_bytes == 3 * X.nbytes
     assert found.peak_temporaries == 3
@@ -58,7 +60,7 @@ def test_a_row_for_each_call_with_exact_counts():
 
 
 def test_the_time_between_the_calls_is_a_row_and_called_opaque():
-    last = explained(gelu, X).calls[-1]
+    [last] = [call for call in explained(gelu, X).calls if call.bound_by == "opaque"]
     assert (last.call, last.bound_by, last.cost) == ("opaque, between calls", "opaque", Cost())
 
 
@@ -69,7 +71,7 @@ def test_a_loop_is_one_row_for_each_call_in_it():
         return x
 
     found = explained(halves, X)
-    assert [(call.name, call.count, call.cost.flops) for call in found.calls[:-1]] == [
+    assert [(call.name, call.count, call.cost.flops) for call in found.calls if call.bound_by != "opaque"] == [
         ("multiply", 30, 30 * X.size),
         ("add", 30, 30 * X.size),
     ]

@@ -9,8 +9,8 @@ gains in ten within 25 %.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+import argparse
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -301,10 +301,13 @@ def predicted(case: Case, machine: accel.Machine) -> Advice | None:
     return next((a for a in advise(case.before, *case.arrays, machine=machine) if a.rule == case.rule), None)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Apply the rules named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("rule", nargs="?", default="", help="part of a rule's name; all rules if none is given")
+    wanted = parser.parse_args(arguments).rule
     allocator.settle()
     machine = accel.this_machine()
-    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     table = Table(title=f"Advice on {machine}", title_justify="left")
     for head in (
         "rule",

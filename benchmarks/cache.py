@@ -1,7 +1,7 @@
 """How fast is the cache simulator, and does it count what cachegrind counts?
 
     python benchmarks/cache.py          all
-    python benchmarks/cache.py quick    small problems
+    python benchmarks/cache.py --quick  small problems
 
 Goals: 100 million accesses a second; misses within 1 % of cachegrind's, which `tests/cache/test_cachegrind.py` compares
 on C programs where gcc and valgrind are installed.
@@ -9,9 +9,10 @@ on C programs where gcc and valgrind are installed.
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
-import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,15 @@ def _tests() -> Any:
     return module
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="small problems")
+    options = parser.parse_args(arguments)
     console = Console(width=110)
-    console.print(speed_table("quick" in sys.argv[1:]))
+    console.print(speed_table(options.quick))
     console.print(cachegrind_table() or "gcc or valgrind is missing: no comparison with cachegrind")
+
+
+if __name__ == "__main__":
+    main()

@@ -13,6 +13,7 @@ the whole set, minutes later. No model can be expected to do better than that.
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -169,16 +170,23 @@ def report(name: str, pairs: list[Pair], *, totals: bool) -> None:
     console.print(by_band(f"{name}: by working set and speed", groups))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the sets named on the command line."""
-    quick, totals = "--quick" in sys.argv, "--totals" in sys.argv
-    wanted = [name for name in SETS if name in sys.argv] or list(SETS)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("sets", nargs="*", metavar="SET", help=f"{' or '.join(SETS)}; both if none is named")
+    parser.add_argument("--quick", action="store_true", help="half the sizes, less time for each")
+    parser.add_argument("--totals", action="store_true", help="without single functions")
+    options = parser.parse_args(arguments)
+    for name in options.sets:
+        if name not in SETS:
+            parser.error(f"SET is {' or '.join(SETS)}; got {name!r}")
+    quick = options.quick
     print(accel.this_machine())
-    for name in wanted:
+    for name in options.sets or SETS:
         pairs = measured(pairs_of(SETS[name], quick=quick), quick=quick)
         slow = sum(pair.row.slowdown > FAST_PHASE for pair in pairs)
         print(f"\n{name}: {len(pairs)} pairs, {slow} of them on a machine slower than when it was calibrated")
-        report(name, pairs, totals=totals)
+        report(name, pairs, totals=options.totals)
 
 
 if __name__ == "__main__":

@@ -243,6 +243,22 @@ def test_make_bench_runs_each_benchmark_and_none_of_their_helpers(build):
     assert all((ROOT / "benchmarks" / script).exists() for script in scripts)
 
 
+SCRIPTS = [path for path in sorted((ROOT / "benchmarks").glob("*.py")) if "\ndef main(" in path.read_text("utf-8")]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_benchmark_tells_its_options_and_measures_nothing_for_one_it_has_not(script):
+    def status(*arguments):
+        done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout + done.stderr
+
+    code, text = status("--help")
+    assert (code, text.startswith("usage:")) == (0, True)
+    code, text = status("--unheard-of")
+    assert code == 2
+    assert "--unheard-of" in text or "required" in text
+
+
 def test_one_benchmark_is_run_with_its_options(build):
     build.main(["bench", "kernels", "--quick"])
     assert build.ran[-1][1:] == [str(ROOT / "benchmarks" / "kernels.py"), "--quick"]

@@ -14,6 +14,8 @@ __all__ = ["Labels", "spread"]
 Point = tuple[float, float]
 
 _DIRECTIONS = ((1, 0), (1, 1), (1, -1), (-1, 0), (-1, 1), (-1, -1), (0, 1), (0, -1))
+_SLIDES = (-0.5, -0.25, 0.25, 0.5)
+"""A text left or right of its point may also stand higher or lower, by so much of its own height."""
 _DISTANCES = (6.0, 10.0, 16.0, 24.0, 34.0, 48.0)
 _LEADER_BEYOND = 12.0
 """A text farther from its point than this gets a thin line to it."""
@@ -73,19 +75,30 @@ class Labels:
         for start, end in itertools.pairwise(corners):
             self._avoid_straight(start, end)
 
+    def together(self, places: Sequence[Point], within: float = 8.0) -> list[list[int]]:
+        """Return which places in data coordinates lie so close that one text must name them all, highest first."""
+        points = np.array([self._in_points(*place) for place in places]).reshape(-1, 2)
+        groups: list[list[int]] = []
+        for index, point in enumerate(points):
+            near = [group for group in groups if np.hypot(*(points[group] - point).T).min() < within]
+            groups = [group for group in groups if group not in near] + [[*itertools.chain(*near), index]]
+        return [sorted(group, key=lambda index: -points[index, 1]) for group in sorted(groups, key=min)]
+
     def beside(self, text: str, x: float, y: float, **style: Any) -> None:
         """Write `text` next to a point in data coordinates, where there is most room."""
         artist = self.axes.annotate(
             text, (x, y), xytext=(0, 0), textcoords="offset points", annotation_clip=False, **style
         )
         place, size = self._in_points(x, y), self._size(artist)
-        offsets = [_offset(distance, *way) for distance, way in itertools.product(_DISTANCES, _DIRECTIONS)]
-        boxes = np.array([_beside_box(place, size, offset) for offset in offsets])
-        best = int(np.argmin(self._costs_beside(place, boxes, np.array(offsets))))
-        right, up = offsets[best]
+        ways = [(_offset(distance, *way), way) for distance, way in itertools.product(_DISTANCES, _DIRECTIONS)]
+        ways += [((right, up + share * size[1]), way) for (right, up), way in ways if not way[1] for share in _SLIDES]
+        offsets = np.array([offset for offset, _ in ways])
+        boxes = np.array([_beside_box(place + offset, size, way) for offset, way in ways])
+        best = int(np.argmin(self._costs_beside(place, boxes, offsets)))
+        (right, up), (side, above) = ways[best]
         artist.set_position((right, up))
-        artist.set_horizontalalignment(("center", "left", "right")[int(np.sign(right))])
-        artist.set_verticalalignment(("center", "bottom", "top")[int(np.sign(up))])
+        artist.set_horizontalalignment(("center", "left", "right")[side])
+        artist.set_verticalalignment(("center", "bottom", "top")[above])
         self.texts = np.vstack([self.texts, boxes[best]])
         if math.hypot(right, up) > _LEADER_BEYOND:
             self._lead(x, y, right, up)
@@ -95,7 +108,8 @@ class Labels:
         origin, target = self._in_points(*start), self._in_points(*end)
         length = float(np.hypot(*(target - origin)))
         forward = (target - origin) / length
-        artist = self.axes.text(0, 0, text, rotation_mode="anchor", transform=None, **style)
+        inches = self.axes.figure.dpi_scale_trans  # so that the place holds for a figure saved with more dots, too
+        artist = self.axes.text(0, 0, text, rotation_mode="anchor", transform=inches, **style)
         width, height = self._size(artist)
         last_step = max(4, int(length - width))
         ways = []
@@ -105,7 +119,8 @@ class Labels:
             cost = float(self._costs(tiles, line_weight=4.0).sum()) + step / 8 + 2.0 * below
             ways.append((cost, lead, below, tiles))
         _, lead, below, tiles = min(ways, key=lambda way: way[0])
-        artist.set_position(origin + forward * (lead + width * from_end) + _across(forward, below) * _SIDE)
+        place = origin + forward * (lead + width * from_end) + _across(forward, below) * _SIDE
+        artist.set_position(place / self.axes.figure.dpi)
         artist.set(rotation=math.degrees(math.atan2(forward[1], forward[0])), va="top" if below else "bottom")
         artist.set_horizontalalignment("right" if from_end else "left")
         self.texts = np.vstack([self.texts, tiles])
@@ -171,9 +186,9 @@ def _offset(distance: float, right: int, up: int) -> Point:
     return right * reach, up * reach
 
 
-def _beside_box(place: np.ndarray, size: tuple[float, float], offset: Point) -> list[float]:
-    """Return the box of a text of this size beside a point."""
-    left, bottom = (place[i] + offset[i] - (size[i] / 2, 0.0, size[i])[int(np.sign(offset[i]))] for i in range(2))
+def _beside_box(anchor: np.ndarray, size: tuple[float, float], way: tuple[int, int]) -> list[float]:
+    """Return the box of a text of this size that lies to one side of where it is anchored."""
+    left, bottom = (anchor[i] - (size[i] / 2, 0.0, size[i])[way[i]] for i in range(2))
     return [left, bottom, left + size[0], bottom + size[1]]
 
 
@@ -186,9 +201,11 @@ def _across(forward: np.ndarray, below: bool) -> np.ndarray:
 def _tiles(
     origin: np.ndarray, forward: np.ndarray, lead: float, width: float, height: float, below: bool
 ) -> np.ndarray:
-    """Return boxes that cover a slanted text: squares so small that, at any slant, they stay within its height."""
+    """Return boxes that cover a slanted text: two rows of squares so small that none reaches the line, at any slant."""
     half = 0.35 * height
     count = max(1, math.ceil(width / (2 * half)))
     along = lead + width * (np.arange(count) + 0.5) / count
-    centers = origin + along[:, None] * forward + _across(forward, below) * (_SIDE + height / 2)
+    rows = _SIDE + height * np.array([0.5, 0.75])
+    centers = origin + along[:, None, None] * forward + rows[:, None] * _across(forward, below)
+    centers = centers.reshape(-1, 2)
     return np.hstack([centers - half, centers + half])

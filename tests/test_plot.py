@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache, partial
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from access_curves import access_curve
 from comparisons import BANDWIDTHS, INFINITE, NAN, PEAKS, PLACES, Place, comparison, row, sweep
@@ -117,6 +118,30 @@ def test_the_roofline_tells_roofs_ridges_and_kernels():
 def test_the_roofline_names_every_roof_and_kernel():
     texts = {text for text, _, _ in extents(roofline())}
     assert texts >= {"L1 210 GB/s", "DRAM 14 GB/s", "float32 peak 96 GFLOP/s", "add", "triad", "tiled", "row-dot"}
+
+
+def test_kernels_in_one_place_share_one_text():
+    near = [Place("first", 0.125, 2.0e9, None), Place("second", 0.125, 2.1e9, None), Place("third", 0.126, 1.9e9, None)]
+    apart = Place("far", 2.0, 2.0e9, None)
+    texts = [text for text, _, _ in extents(roofline([*near, apart]))]
+    assert "second\nfirst\nthird" in texts, "the highest first"
+    assert "far" in texts
+
+
+def test_names_stay_on_their_roofs_when_a_chart_is_saved_with_more_dots():
+    chart = roofline()
+    (axes,) = chart.figure.axes
+    named = [
+        text for text in axes.texts if text.get_text() in ("L1 210 GB/s", "DRAM 14 GB/s", "float32 peak 96 GFLOP/s")
+    ]
+    assert len(named) == 3
+    places = []
+    for dots in (72, 200):
+        chart.figure.set_dpi(dots)
+        inside = axes.transAxes.inverted()
+        places.append([inside.transform(text.get_transform().transform(text.get_position())) for text in named])
+    assert np.allclose(*places)
+    assert np.all((np.array(places) >= 0) & (np.array(places) <= 1.1))
 
 
 def test_the_roofline_reaches_from_bandwidth_to_peak_exactly():

@@ -245,8 +245,10 @@ def _label_roofline(
     for label, peak in peaks.items():
         text = f"{label} {format_decimal(peak, 'FLOP/s')}"
         labels.along(text, (peak / fastest, peak), (right, peak), from_end=True, fontsize=SMALL)
-    for point in points:
-        labels.beside(point.name, point.intensity_flops_per_byte, _rates([point])[0])
+    places = [(point.intensity_flops_per_byte, _rates([point])[0]) for point in points]
+    # The lowest first: it has the least room, between its roof and the axis.
+    for group in sorted(labels.together(places), key=lambda group: min(places[index][1] for index in group)):
+        labels.beside("\n".join(points[index].name for index in group), *places[group[len(group) // 2]])
     for level, rate in levels.items():
         text = f"{level} {format_decimal(rate, 'B/s')}"
         labels.along(

@@ -30,6 +30,12 @@ SIDE_BY_SIDE = ("tests/cache", "tests/kernels", "tests/site", "tests/tracing")
 # Among them, those that time what a page does.
 TIMED_PAGES = ("tests/site/test_measure_in_page.py", "tests/site/test_weight.py")
 STREAMS = ROOT / "accel" / "browser" / "streams.wat"
+GET_NPM = "it comes with Node.js: apt-get install npm, brew install node, or nodejs.org"
+# What npm makes, and what is so without it.
+WITHOUT_NPM = {
+    VENDOR: "the pages will load MathJax and the widgets from a CDN and need a network",
+    STREAMS.with_suffix(".wasm"): "the page that measures its reader's machine will do so in plain JavaScript",
+}
 PAGE = ROOT / "_build" / "html" / "book" / "index.html"
 PDF = ROOT / "_build" / "under-the-roof.pdf"
 REQUIREMENTS = {
@@ -163,10 +169,9 @@ def vendor_javascript(python: Path) -> None:
     """Install the site's JavaScript from npm into `book/_static/vendor`, unless it is there or npm is missing."""
     npm = shutil.which("npm")
     if npm is None:
-        if not VENDOR.exists():
-            say("npm was not found: the pages will load MathJax and the widgets from a CDN, and need a network.")
-        if not STREAMS.with_suffix(".wasm").exists():
-            say("npm was not found: the page that measures its reader's machine will do so in plain JavaScript.")
+        lost = [loss for made, loss in WITHOUT_NPM.items() if not made.exists()]
+        if lost:
+            say(f"npm was not found ({GET_NPM}): {', and '.join(lost)}.")
         return
     anywidget = find_anywidget(python)
     wanted = digest_of([ROOT / "package-lock.json", anywidget, Path(__file__), STREAMS])
@@ -182,7 +187,7 @@ def vendor_javascript(python: Path) -> None:
         run([npm, "ci", "--silent"], "npm ci", cwd=Path(folder))
         shutil.rmtree(VENDOR, ignore_errors=True)
         copy_vendor_files(Path(folder) / "node_modules", anywidget, VENDOR)
-        AXE.parent.mkdir(exist_ok=True)
+        AXE.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(Path(folder) / "node_modules" / "axe-core" / "axe.min.js", AXE)
         assemble(Path(folder) / "node_modules")
     stamp.write_text(wanted)
@@ -284,8 +289,13 @@ def lab_command(python: Path, environment: Path) -> list[str]:
 
 
 def open_lab(arguments: Sequence[str]) -> None:
-    """Start JupyterLab in the root of the clone."""
-    command = lab_command(make_environment("book"), ENVIRONMENT)
+    """Start JupyterLab in the root of the clone, with what its widgets need; without npm or a network, with less."""
+    python = make_environment("book")
+    try:
+        vendor_javascript(python)
+    except SystemExit as problem:
+        say(f"{problem} JupyterLab opens without it: {WITHOUT_NPM[STREAMS.with_suffix('.wasm')]}.")
+    command = lab_command(python, ENVIRONMENT)
     raise SystemExit(subprocess.run([*command, *arguments], cwd=ROOT, check=False).returncode)
 
 

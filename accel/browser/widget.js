@@ -3,6 +3,7 @@
 const BUDGET_MS = 7000;
 const MINE = "your browser";
 const BOOKS = "the book's machine";
+const WITHOUT = "The WebAssembly part of this page is missing. Where Node's npm (nodejs.org) is installed, make lab and make book add it, in a clone of the book.";
 
 function element(name, properties, ...children) {
   const made = Object.assign(document.createElement(name), properties);
@@ -47,7 +48,7 @@ function start(source, code, heard) {
   worker.onerror = (event) => failed(event.message || "this browser does not let the page start a worker");
   document.addEventListener("visibilitychange", look);
   look();
-  worker.postMessage({ kind: "start", code, budget: BUDGET_MS });
+  worker.postMessage({ kind: "start", code, without: WITHOUT, budget: BUDGET_MS });
   return stop;
 }
 
@@ -188,7 +189,8 @@ function build(model, el) {
     end("Done.");
   }
   el.append(box);
-  show(result ? "" : "Press the button. It takes about ten seconds, and nothing leaves your browser.");
+  const missing = model.get("streams") ? "" : ` ${WITHOUT} Without it, plain JavaScript measures.`;
+  show(result ? "" : `Press the button. It takes about ten seconds, and nothing leaves your browser.${missing}`);
   return () => end("");
 }
 

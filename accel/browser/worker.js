@@ -93,10 +93,10 @@ function plain() {
   return { method: "JavaScript", bytes, links, unit: 1, follow, read };
 }
 
-/** Return the engine to measure with, and in words why it is not the better one. */
-function engine(code) {
+/** Return the engine to measure with, and in words why it is not the better one; `without` says so where no code is. */
+function engine(code, without) {
   if (!code) {
-    return [plain(), "This page was built without its WebAssembly part."];
+    return [plain(), without];
   }
   try {
     return [assembled(code), ""];
@@ -184,9 +184,9 @@ function rows(probes) {
   }));
 }
 
-async function run(code, budget) {
+async function run({ code, without, budget }) {
   const resolution = clockResolution();
-  const [machine, reason] = engine(code);
+  const [machine, reason] = engine(code, without);
   const target = Math.min(LONGEST_MS, Math.max(SHORTEST_MS, RESOLUTIONS * resolution));
   const { method, bytes: top } = machine;
   postMessage({ kind: "began", method, reason, resolution, target, isolated: self.crossOriginIsolated === true, top, wanted: LARGEST });
@@ -221,7 +221,7 @@ async function run(code, budget) {
 
 onmessage = ({ data }) => {
   if (data.kind === "start") {
-    run(data.code, data.budget).catch((error) => postMessage({ kind: "failed", message: String(error.message || error) }));
+    run(data).catch((error) => postMessage({ kind: "failed", message: String(error.message || error) }));
   } else if (data.kind === "pause" && !paused) {
     paused = new Promise((done) => (resume = done));
   } else if (data.kind === "resume" && paused) {

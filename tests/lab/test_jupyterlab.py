@@ -1,4 +1,4 @@
-"""With a kernel, sliders measure afresh and questions answer: a real JupyterLab, driven by keyboard."""
+"""With a kernel, sliders measure afresh, questions answer and widgets work: a real JupyterLab, driven by keyboard."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chromium import Browser
+from jupyter_client import BlockingKernelClient
 from pages import ROOT, chapters
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+
+from accel.browser import STREAMS
 
 pytestmark = [pytest.mark.browser, pytest.mark.lab]
 TOKEN = "only-on-loopback"
@@ -144,3 +149,98 @@ def test_questions_answer_in_jupyterlab(lab_url: str, browser: Browser) -> None:
     box = field.find_element(By.XPATH, "./ancestor::div[contains(@class, 'accel-quiz ')]")
     browser.wait(lambda: "Not quite" in box.find_element(By.CLASS_NAME, "accel-quiz-said").text, "feedback")
     assert field.get_attribute("value") == "1", "the notebook took the key"
+
+
+def control(browser: Browser, name: str) -> WebElement:
+    """Return the what-if explorer's control that a label is for."""
+    return browser.script(
+        "return [...document.querySelectorAll('.jp-OutputArea .accel-what-if label')]"
+        ".find((label) => label.textContent.startsWith(arguments[0])).control",
+        name,
+    )
+
+
+def shown(browser: Browser, selector: str) -> str:
+    """Return the text of the first element of an output that a CSS selector names."""
+    return str(browser.script("return document.querySelector(arguments[0]).textContent", f".jp-OutputArea {selector}"))
+
+
+def cells(browser: Browser) -> int:
+    """Return how many cells the notebook has: a key that the notebook took for itself may have made or removed one."""
+    return len(browser.all(".jp-Notebook .jp-Cell"))
+
+
+@pytest.mark.timeout(400)
+def test_the_what_if_explorer_answers_in_jupyterlab(lab_url: str, browser: Browser) -> None:
+    run_all(browser, lab_url, "book/whatif")
+    browser.wait(lambda: browser.all(".jp-OutputArea .accel-what-if svg"), "the explorer", CHAPTER_SECONDS)
+    browser.wait(lambda: browser.all("[data-status=idle]"), "the end of all cells", CHAPTER_SECONDS)
+    before = cells(browser)
+    assert shown(browser, ".wi-title").startswith("DRAM × 4: GELU, textbook is ")
+
+    answer, chart = shown(browser, ".wi-detail"), shown(browser, ".accel-what-if svg")
+    browser.press(control(browser, "DRAM bandwidth"), *[Keys.ARROW_RIGHT] * 4)
+    assert shown(browser, ".wi-title").startswith("DRAM × 8: GELU, textbook is ")
+    assert shown(browser, ".wi-detail") != answer
+    assert shown(browser, ".accel-what-if svg") != chart
+
+    browser.press(control(browser, "kernel"), "matrix")
+    assert "DRAM × 8: matrix product " in shown(browser, ".wi-title")
+    browser.press(control(browser, "size"), *[Keys.ARROW_LEFT] * 3)
+    # Letters that are commands to a notebook: insert, delete, cut, to Markdown.
+    browser.press(control(browser, "peak arithmetic"), Keys.ARROW_RIGHT, *"abddxm")
+    assert "peak × " in shown(browser, ".wi-title")
+    assert cells(browser) == before, "the notebook took the keys"
+    browser.press(control(browser, "kernel"), "a")
+    assert "DRAM × 8: add " in shown(browser, ".wi-title").replace("peak × 1.19, ", "")
+    assert cells(browser) == before, "the notebook took the keys"
+
+
+def measured(runtime: Path) -> list[dict[str, Any] | None]:
+    """Return what the buttons of a running notebook have told its kernel."""
+    (connection,) = runtime.glob("kernel-*.json")
+    client = BlockingKernelClient(connection_file=str(connection))
+    client.load_connection_file()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=60)
+        said: list[str] = []
+        client.execute_interactive(
+            "import gc, json\n"
+            "_class = browser._widget_class()\n"
+            "print(json.dumps([each.measured for each in gc.get_objects() if isinstance(each, _class)]))",
+            store_history=False,
+            timeout=60,
+            output_hook=lambda message: said.append(message["content"].get("text", "")),
+        )
+        return json.loads("".join(said))
+    finally:
+        client.stop_channels()
+
+
+@pytest.mark.timeout(600)
+def test_the_memory_of_the_machine_is_measured_in_jupyterlab(lab_url: str, browser: Browser, tmp_path: Path) -> None:
+    run_all(browser, lab_url, "book/measure")
+    browser.wait(lambda: browser.all(".jp-OutputArea .accel-browser-begin"), "the button", CHAPTER_SECONDS)
+    browser.wait(lambda: browser.all("[data-status=idle]"), "the end of all cells", CHAPTER_SECONDS)
+    before = cells(browser)
+    begin = browser.all(".jp-OutputArea .accel-browser-begin")[0]
+
+    browser.press(begin, Keys.ENTER)
+    assert shown(browser, ".accel-browser-said").startswith("Measuring")
+    progress = ".jp-OutputArea .accel-browser progress"
+    browser.wait(lambda: browser.script(f"return document.querySelector('{progress}').value") > 0.05, "progress")
+    assert browser.script("return document.activeElement.textContent") == "Cancel"
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    assert shown(browser, ".accel-browser-said").startswith("Cancelled")
+    assert measured(tmp_path / "jupyter_runtime_dir") == [None]
+
+    browser.press(begin, Keys.SPACE)
+    browser.wait(lambda: not shown(browser, ".accel-browser-said").startswith("Measuring"), "the end", 150)
+    assert shown(browser, ".accel-browser-said") == "Done."
+    (result,) = measured(tmp_path / "jupyter_runtime_dir")
+    assert result is not None
+    assert [row["bytes"] for row in result["rows"]] == [2**k for k in range(12, 28)]
+    assert result["rows"][-1]["nanoseconds"] > 2 * result["rows"][0]["nanoseconds"]
+    assert result["method"] == ("WebAssembly" if STREAMS.exists() else "JavaScript")
+    assert cells(browser) == before, "the notebook took the keys"

@@ -15,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from accel import plot
 from accel.comparison import Comparison
 from accel.plot import Chart
+from accel.units import format_bytes
 
 MACHINE = LAPTOP.with_calibration(CALIBRATION)
 
@@ -336,3 +337,9 @@ def test_the_textbook_roofline_can_be_left_out():
     assert "textbook" in whole.svg
     assert "textbook" not in near.svg
     assert near.figure.axes[0].get_ylim()[0] > 100 * whole.figure.axes[0].get_ylim()[0]
+
+
+def test_an_axis_in_bytes_has_powers_of_two():
+    line = plot.Line("a grid", ((4, 47e6), (16, 19e6), (64, 12e6)), "predicted")
+    (axes,) = plot.lines([line], title="Less moves", xlabel="workers", y_text=format_bytes).figure.axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["16 MB", "32 MB"]

@@ -6,12 +6,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from accel.figure import BASELINE, INK, MEASURED, PREDICTED, Chart, blank, log_axis, log_ticks, settle, style
+from accel.figure import (
+    BASELINE,
+    INK,
+    MEASURED,
+    PREDICTED,
+    Chart,
+    binary_ticks,
+    blank,
+    log_axis,
+    log_ticks,
+    settle,
+    style,
+)
 from accel.machine import Machine
 from accel.measurement import format_seconds
 from accel.plot.marks import drawable, end_label, limits, sentences, shapes, space_ends
 from accel.plot.numbers import line_numbers
 from accel.records import Record
+from accel.units import format_bytes
 
 __all__ = ["Line", "lines"]
 
@@ -81,7 +94,8 @@ def lines(
     figure, axes = blank()
     xlim, ylim = (limits((point[axis] for point in points), below=1.25, above=1.25) for axis in (0, 1))
     log_axis(axes.xaxis, xlim, _ticks([x for x, _ in points], xlim), x_text)
-    log_axis(axes.yaxis, ylim, log_ticks(*ylim), y_text)
+    in_bytes = y_text is format_bytes  # which writes powers of two, so the ticks are such
+    log_axis(axes.yaxis, ylim, binary_ticks(*ylim) if in_bytes else log_ticks(*ylim), y_text)
     axes.set(xlabel=xlabel, ylabel=f"{ylabel} (log scale)")
     key: dict[str, Any] = {}
     for line, marker in zip(drawn, shapes(len(drawn)), strict=True):

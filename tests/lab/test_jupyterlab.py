@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -115,7 +116,29 @@ def run_all(browser: Browser, lab_url: str, page: str) -> None:
     """Open a page as a notebook and run its cells."""
     browser.open(f"{lab_url}/lab/tree/{page}.md?token={TOKEN}&reset")
     browser.wait(lambda: browser.all(".jp-Notebook .jp-CodeCell"), "the page, opened as a notebook", 60)
+    # Before there is a kernel, JupyterLab would ask which one to run the cells with, or run none of them.
+    browser.wait(lambda: connected(lab_url), "the kernel")
+    browser.wait(lambda: browser.all("[data-status=idle]"), "the kernel to be shown as idle")
+    browser.wait(lambda: started(browser), "the cells to run")
+
+
+def connected(lab_url: str) -> bool:
+    """Return whether a kernel is there that has told a page of itself."""
+    with urllib.request.urlopen(f"{lab_url}/api/kernels?token={TOKEN}", timeout=5) as response:
+        kernels = json.load(response)
+    return any(kernel["connections"] and kernel["execution_state"] == "idle" for kernel in kernels)
+
+
+def started(browser: Browser) -> bool:
+    """Choose to run all cells, and return whether a cell runs or has run soon after."""
     choose(browser, "Run", "Run All Cells")
+    numbered = (
+        "return [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(p => /[*0-9]/.test(p.textContent))"
+    )
+    end = time.monotonic() + 5
+    while not (runs := browser.script(numbered)) and time.monotonic() < end:
+        time.sleep(0.1)
+    return runs
 
 
 @pytest.mark.timeout(400)

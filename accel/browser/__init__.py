@@ -34,14 +34,14 @@ def _widget_class() -> type[AnyWidget]:
     import traitlets
 
     class MemoryInBrowser(anywidget.AnyWidget):
-        """A button, and the curves beside the book's. What was measured comes to `measured` where there is a kernel."""
+        """A button, and the curves beside the book's. Where there is a kernel, the result comes to `measured`."""
 
         _esm = "\n".join((_HERE / name).read_text(encoding="utf-8") for name in _MODULES)
         _css = (_HERE / "widget.css").read_text(encoding="utf-8")
         worker = traitlets.Unicode((_HERE / "worker.js").read_text(encoding="utf-8")).tag(sync=True)
         streams = traitlets.Unicode().tag(sync=True)
         book = traitlets.Dict().tag(sync=True)
-        measured = traitlets.Dict(None, allow_none=True).tag(sync=True)
+        measured = traitlets.Dict().tag(sync=True)
 
     return MemoryInBrowser
 

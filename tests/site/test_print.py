@@ -45,6 +45,23 @@ def test_a_page_in_dark_mode_is_printed_on_white(site_url: str, browser: Browser
         browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
+@pytest.mark.parametrize("page", ["book/fusion", "book/profiling"])
+def test_nothing_scrolls_on_paper(page: str, site_url: str, browser: Browser) -> None:
+    browser.open(f"{site_url}/{page}.html")
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        scrolling = browser.script(
+            """
+            return [...document.querySelectorAll(".bd-article :is(div, pre):not(.math, .math *)")]
+                .filter(box => ["auto", "scroll"].includes(getComputedStyle(box).overflowY))
+                .map(box => box.className);
+            """
+        )
+        assert scrolling == []
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 @pytest.fixture(scope="module")
 def book(site: Path, tmp_path_factory: pytest.TempPathFactory) -> pypdf.PdfReader:
     """Print the book as `make pdf` does."""

@@ -124,8 +124,11 @@ def run_all(browser: Browser, lab_url: str, page: str) -> None:
 
 def connected(lab_url: str) -> bool:
     """Return whether a kernel is there that has told a page of itself."""
-    with urllib.request.urlopen(f"{lab_url}/api/kernels?token={TOKEN}", timeout=5) as response:
-        kernels = json.load(response)
+    try:
+        with urllib.request.urlopen(f"{lab_url}/api/kernels?token={TOKEN}", timeout=5) as response:
+            kernels = json.load(response)
+    except urllib.error.HTTPError:  # while one is being started
+        return False
     return any(kernel["connections"] and kernel["execution_state"] == "idle" for kernel in kernels)
 
 

@@ -222,6 +222,22 @@ def test_the_what_if_explorer_answers_in_jupyterlab(lab_url: str, browser: Brows
     assert cells(browser) == before, "the notebook took the keys"
 
 
+@pytest.mark.timeout(400)
+def test_boxes_exercises_and_formulas_are_drawn_in_jupyterlab(lab_url: str, browser: Browser) -> None:
+    browser.open(f"{lab_url}/lab/tree/book/roofline.md?token={TOKEN}&reset")
+    browser.wait(lambda: len(browser.all(".jp-Notebook .myst-exercise")) >= 3, "the exercises, which come last")
+    boxes = browser.script("return [...document.querySelectorAll('.jp-Notebook aside')].map(box => box.textContent)")
+    assert boxes[0].startswith("Before you startYou will learn to count")
+    assert any(box.startswith("Exercise 1") for box in boxes)
+    hints = browser.script(
+        "return [...document.querySelectorAll('.jp-Notebook details')]"
+        ".filter(hint => hint.textContent.startsWith('Hint')).map(hint => hint.open)"
+    )
+    assert hints
+    assert not any(hints), "a hint is seen by those who ask for it"
+    assert browser.all(".jp-Notebook .katex, .jp-Notebook mjx-container")
+
+
 def measured(runtime: Path) -> list[dict[str, Any]]:
     """Return what the buttons of a running notebook have told its kernel."""
     (connection,) = runtime.glob("kernel-*.json")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from chromium import Browser
-from pages import pages_with, table_of_contents
+from pages import chapters, pages_with, table_of_contents
 from screenshots import resize
 
 pytestmark = pytest.mark.browser
@@ -43,3 +43,26 @@ def test_columns_of_results_do_not_touch(page: str, site_url: str, browser: Brow
         """
     )
     assert narrowest >= 3
+
+
+FAINT = """
+const light = (text) => {
+  const [r, g, b] = text.match(/[\\d.]+/g).map(Number).map((value) => value / 255)
+    .map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const ground = light(getComputedStyle(document.body).backgroundColor);
+return [...document.querySelectorAll('.accel-chart svg[role="img"] text')].map((text) => {
+  const [low, high] = [light(getComputedStyle(text).fill), ground].sort((a, b) => a - b);
+  return [text.textContent, (high + 0.05) / (low + 0.05)];
+}).filter(([, contrast]) => contrast < 4.5);
+"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("page", chapters())
+def test_names_in_charts_stand_out_from_the_page(page: str, theme: str, site_url: str, browser: Browser) -> None:
+    browser.open(f"{site_url}/{page}.html")
+    browser.script("document.documentElement.dataset.theme = arguments[0]", theme)
+    assert browser.all(".accel-chart text")
+    assert browser.script(FAINT) == []

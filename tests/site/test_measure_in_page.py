@@ -222,13 +222,13 @@ def test_it_works_from_a_file_and_its_results_can_be_downloaded(site: Path, brow
     ]
 
 
-def alone(folder: Path, policy: str) -> str:
+def alone(folder: Path, policy: str, *, streams: bool = True) -> str:
     """Write a page that holds nothing but the widget, under a Content-Security-Policy, and return its address.
 
     What runs widgets in the site's pages needs more rights than the widget: so it is not in this page.
     """
     widget = browser_module.memory()
-    state = {"worker": widget.worker, "streams": widget.streams, "book": widget.book}
+    state = {"worker": widget.worker, "streams": widget.streams if streams else "", "book": widget.book}
     page = folder / "alone.html"
     page.write_text(
         f"""<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">
@@ -279,6 +279,15 @@ def test_it_works_under_a_content_security_policy(policy: str, method: str, tmp_
     text = browser.script("return document.querySelector('.accel-browser').textContent")
     assert ("does not run the WebAssembly part" in text) == (method == "JavaScript")
     assert result["rows"][-1]["nanoseconds"] > 2 * result["rows"][0]["nanoseconds"]
+
+
+def test_a_page_without_its_assembled_part_says_how_to_get_it(tmp_path: Path, browser: Browser) -> None:
+    opened_alone(browser, alone(tmp_path, POLICY, streams=False))
+    assert "npm (nodejs.org)" in said(browser)
+    assert "make lab" in said(browser)
+    result = measure(browser)
+    assert result["method"] == "JavaScript"
+    assert "npm (nodejs.org)" in browser.script("return document.querySelector('.accel-browser').textContent")
 
 
 def test_a_page_that_may_not_start_a_worker_says_so(tmp_path: Path, browser: Browser) -> None:

@@ -138,7 +138,7 @@ def compare(
     machine: Machine | None = None,
     threads: int = 1,
     seconds: float = 0.4,
-    patience_seconds: float = 0.5,
+    patience_seconds: float = 0.25,
 ) -> Comparison:
     """Predict each function and measure them interleaved, on the same arrays.
 
@@ -190,7 +190,7 @@ def sweep(
     machine: Machine | None = None,
     threads: int = 1,
     seconds: float = 0.2,
-    patience_seconds: float = 0.5,
+    patience_seconds: float = 0.25,
 ) -> Comparison:
     """Predict and measure functions over a range of sizes; `make_arrays(size)` returns their arguments.
 

@@ -80,7 +80,7 @@ DISTINCT = 64 * KIB
 """Values of a long array before they repeat: random ones take time to make."""
 ROWS = (64, 16)
 """An array in short rows: it gives the cost of starting a row."""
-GATHERED_ROWS = 4
+GATHERED_ROWS = 8
 GATHERED_BYTES = (256, 2048)
 """Rows that NumPy's iterator gathers in a buffer, and their lengths: the slope is what an element costs in them."""
 
@@ -158,7 +158,7 @@ def row_batch(dtype: str) -> Batch:
         shape = GATHERED_ROWS, nbytes // np.dtype(dtype).itemsize
         n = math.prod(shape)
         matrix, out = values(n, dtype).reshape(shape), np.empty(shape, dtype)
-        batch["operation", "add:gathered", dtype, n] = partial(np.add, matrix, matrix[0].copy(), out=out)
+        batch["operation", "add:buffered", dtype, n] = partial(np.add, matrix, matrix[0].copy(), out=out)
     return batch
 
 

@@ -336,7 +336,7 @@ class PriceList:
 
     def _gathering_seconds(self, dtype: str) -> float:
         """Return what it costs to copy an element into a buffer of NumPy's iterator."""
-        gathered, plain = (self._ceilings.get((name, float_as_wide(dtype))) for name in ("add:gathered", "add"))
+        gathered, plain = (self._ceilings.get((name, float_as_wide(dtype))) for name in ("add:buffered", "add"))
         return max(gathered.element_seconds - plain.element_seconds, 0.0) if gathered and plain else 0.0
 
     def _branch_seconds(self, name: str, dtype: str, size: float) -> float:

@@ -289,7 +289,7 @@ def test_a_compiled_kernel_pays_for_its_exponentials():
 
 
 def test_gathered_operands_are_paid_for_by_the_element():
-    ceilings = [Ceiling("add", "float32", 5e-7, 1e-10), Ceiling("add:gathered", "float32", 7e-7, 2.5e-10)]
+    ceilings = [Ceiling("add", "float32", 5e-7, 1e-10), Ceiling("add:buffered", "float32", 7e-7, 2.5e-10)]
     x, row = np.ones((16, 512), np.float32), np.ones(512, np.float32)
     plain, gathered = with_roofs(ceilings=ceilings[:1]), with_roofs(ceilings=ceilings)
     for function, copies in ((np.add, 1), (lambda x, row: x[:, :1] * row, 2), (lambda x, row: x + x, 0)):

@@ -275,7 +275,7 @@ function gapSeconds(list, call, dtype) {
 
 // What it costs to copy an element of each gathered operand into a buffer of NumPy's iterator.
 function gatheringSeconds(list, call, dtype) {
-  const [gathered, plain] = ["add:gathered", "add"].map((name) => list.ceilings.get(key(name, floatLike(dtype))));
+  const [gathered, plain] = ["add:buffered", "add"].map((name) => list.ceilings.get(key(name, floatLike(dtype))));
   return call.gathered && gathered && plain ? Math.max(gathered.element_seconds - plain.element_seconds, 0) * call.gathered : 0;
 }
 

@@ -63,6 +63,8 @@ class TaskKind(Record):
     """Counts for one of them."""
     traces: tuple[Trace, ...]
     """The calls of one of them: first of the parts that make data, then of the rest."""
+    steps: int = 1
+    """Operations that Dask has fused into one of them."""
 
 
 @dataclass(frozen=True)
@@ -329,7 +331,7 @@ class _Walk:
         if signed not in self._found:
             kind, form = self._seen(key, node, name)
             self._found[signed] = len(self.kinds), form
-            self.kinds.append(kind)
+            self.kinds.append(replace(kind, steps=_steps(node)))
         return self._found[signed]
 
     def _seen(self, key: Any, node: Any, name: str) -> tuple[TaskKind, Any]:
@@ -391,6 +393,15 @@ class _Walk:
         """Return a kind of which nothing is known, but for the shape of a chunk of the graph's result."""
         form = self._outputs.get(key) or Opaque()
         return _kind_of(name, specs, form, "opaque", reason), form
+
+
+def _steps(node: Any) -> int:
+    """Return the number of operations that are fused into a task."""
+    from dask._task_spec import Task, _execute_subgraph
+
+    if not isinstance(node, Task) or node.func is not _execute_subgraph:
+        return 1
+    return max(1, sum(_steps(part) for part in node.args[0].values() if isinstance(part, Task)))
 
 
 def _reason(error: Exception) -> str:

@@ -168,9 +168,10 @@ def predict(
     threads = [worker.threads for worker in fleet.workers]
 
     taking_up = overhead.worker_seconds_per_task if overhead else 0.0
+    each_step = overhead.seconds_per_step if overhead else 0.0
 
     def seconds(kind: int, worker: int) -> float:
-        return times[classes[worker]][kind].seconds + taking_up
+        return times[classes[worker]][kind].seconds + taking_up + (graph.kinds[kind].steps - 1) * each_step
 
     per_task = overhead.seconds_per_task if overhead else fleet.scheduler_seconds_per_task
     preparing = overhead.start_seconds if overhead else graph.preparing_seconds

@@ -102,7 +102,7 @@ def measure_overhead(client: Any, *, repeats: int = 5) -> Overhead:
     >>> with fleet.local(workers=1) as client:  # doctest: +SKIP
     ...     fleet.measure_overhead(client)
     """
-    held = {tasks: _held(client, tasks) for tasks in (SHORT, LONG, FEW, MANY)}
+    held = {tasks: _held(tasks) for tasks in (SHORT, LONG, FEW, MANY)}
     workers = len(seats(client))
     graphs = {tasks: held[tasks] + 1 for tasks in (SHORT, LONG)}
     graphs |= {n: held[n].map_blocks(_work, MANY // n * CALLS, dtype="float64", meta=held[n]) for n in (FEW, MANY)}
@@ -116,7 +116,7 @@ def measure_overhead(client: Any, *, repeats: int = 5) -> Overhead:
     return Overhead(max(best[SHORT] - SHORT * each, 0.0), each, workers, max(working, each), step)
 
 
-def _held(client: Any, count: int) -> Any:
+def _held(count: int) -> Any:
     """Return an array of so many chunks of one number, which the workers hold."""
     import dask.array as da
 

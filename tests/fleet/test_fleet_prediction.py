@@ -94,6 +94,31 @@ def test_overhead_takes_the_place_of_the_fleets_own() -> None:
     assert told.bound_by == "scheduler"
 
 
+def test_tasks_that_compute_cost_what_was_measured_beside_work() -> None:
+    x = fleet.stored((100,), 10)
+    graph = fleet.task_graph(x + 1, inputs=[x])
+    overhead = fleet.Overhead(start_seconds=0.5, seconds_per_task=0.1, workers=1, working_seconds_per_task=0.3)
+    assert overhead.seconds(10) == pytest.approx(1.5)
+    told = fleet.predict(graph, fleet.fleet_of(MACHINE, 1, **NETWORK), overhead=overhead)
+    assert told.seconds == pytest.approx(0.5 + 10 * 0.3 + 0.1, rel=0.01)
+
+
+@pytest.mark.parametrize("operations", [1, 5])
+def test_each_operation_that_dask_fuses_into_a_task_adds_its_own_cost(operations) -> None:
+    x = fleet.stored((100,), 10)
+    y = x
+    for _ in range(operations):
+        y = y + 1
+    graph = fleet.task_graph(y, inputs=[x])
+    assert [kind.steps for kind in graph.kinds if kind.traces] == [operations]
+    overhead = fleet.Overhead(start_seconds=0.0, seconds_per_task=1e-6, workers=1)
+    one = fleet.fleet_of(MACHINE, 1, **NETWORK)
+    plain, told = (
+        fleet.predict(graph, one, overhead=replace(overhead, seconds_per_step=each)).seconds for each in (0.0, 0.2)
+    )
+    assert told - plain == pytest.approx(10 * (operations - 1) * 0.2, rel=1e-6)
+
+
 def test_several_workers_need_a_network() -> None:
     x = fleet.stored((100,), 10)
     without = replace(fleet.fleet_of(MACHINE, 2, **NETWORK), network=None)

@@ -199,14 +199,19 @@ def _timed(call: Callable[[], Any], repeats: int) -> float:
     return (time.perf_counter_ns() - start) * 1e-9
 
 
-def _warm_up(call: Callable[[], Any], seconds: float, sample_seconds: float = INNER_LOOP_SECONDS) -> int:
-    """Call for `seconds`, until warm; return how many calls fill one sample."""
+def _warm_up(call: Callable[[], Any], seconds: float, sample_seconds: float) -> tuple[int, float]:
+    """Call for `seconds`, until warm; return how many calls fill one sample, and how long these take together.
+
+    The first call does not count: what it compiles or imports says nothing of the others.
+    """
     deadline = time.perf_counter() + seconds
+    call()
     repeats = 1
     while True:
         took = _timed(call, repeats)
         if took >= sample_seconds and time.perf_counter() >= deadline:
-            return max(1, math.ceil(repeats * sample_seconds / took))
+            fill = max(1, math.ceil(repeats * sample_seconds / took))
+            return fill, took * fill / repeats
         if took < sample_seconds:
             repeats = max(repeats + 1, min(repeats * 10, math.ceil(1.2 * repeats * sample_seconds / max(took, 1e-9))))
 
@@ -346,11 +351,11 @@ def measure_calls(
     for name in prepare:
         if repeats is None or repeats[name] != 1:
             raise ValueError(f"what comes before each call of {name!r} is left out within a sample of several calls.")
-    found, compiled, lasts = {}, {}, dict.fromkeys(calls, 0.0)
+    found, compiled, lasts = {}, {}, {}
     for name, call in calls.items():
         before_warm_up = compilation.seconds()
         if repeats is None:
-            found[name] = _warm_up(call, warm_up_seconds, sample_seconds)
+            found[name], lasts[name] = _warm_up(call, warm_up_seconds, sample_seconds)
         else:
             found[name] = repeats[name]
             prepare.get(name, _nothing)()

@@ -19,8 +19,7 @@ __all__ = ["Arguments", "Replay", "replay"]
 WHOLE, CALLS = "(whole)", "(calls)"
 FASTEST_RUNS = 3
 LONG_SECONDS = 0.25
-"""Of a function that takes longer, three samples are taken where the time is up, and not five, and nothing waits for a
-faster machine."""
+"""Of a function that takes longer, three samples are taken where the time is up, and not five."""
 PATIENCE_SECONDS = 1.5
 
 
@@ -82,16 +81,16 @@ def replay(
             after_round(elapsed)
 
     runs: dict[str, Callable[[], Any]] = {WHOLE: whole, CALLS: recorded} if calls else {WHOLE: whole}
-    restored, long = arguments.must_be_restored, run_seconds >= LONG_SECONDS
+    restored = arguments.must_be_restored
     measured, speeds = measure_at_full_speed(
         runs,
         machine,
         threads,
         seconds / (len(runs) + 1),
-        PATIENCE_SECONDS if patient and not long else 0.0,
-        repeats=dict.fromkeys(runs, 1) if restored or long else None,
+        PATIENCE_SECONDS if patient else 0.0,
+        repeats=dict.fromkeys(runs, 1) if restored else None,
         before=dict.fromkeys(runs, arguments.restore) if restored else None,
-        least=3 if long else 5,
+        least=5 if run_seconds < LONG_SECONDS else 3,
         after_round=keep,
     )
     taken = measured[WHOLE]

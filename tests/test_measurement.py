@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import CALIBRATION
 from threadpoolctl import threadpool_info
 
 import accel
+from accel import hardware
 from accel.measurement import Measurement, format_seconds, measure_calls, threads
 
 samples = st.lists(st.floats(1e-9, 10), min_size=1, max_size=50)
@@ -247,6 +249,35 @@ def test_memory_cannot_be_measured_within_its_measurement(method):
     with pytest.raises(RuntimeError, match="Measure the inner function apart"):
         accel.measure_memory(lambda: accel.measure_memory(int), method=method)
     assert accel.measure_memory(int).peak_bytes >= 0
+
+
+class SlowAtFirst:
+    """A function whose first call takes long, as one that is compiled in it does."""
+
+    def __init__(self):
+        self.is_first = True
+
+    def __call__(self, x):
+        if self.is_first:
+            self.is_first = False
+            time.sleep(0.3)
+        return x + 1
+
+
+def test_a_slow_first_call_does_not_make_samples_of_a_single_call():
+    x, machine = np.ones(100), hardware.detect().with_calibration(CALIBRATION)
+    assert accel.measure(SlowAtFirst(), x, seconds=0.05).calls_per_sample > 5
+    assert accel.explain(SlowAtFirst(), x, seconds=0.05, machine=machine).measured.calls_per_sample > 5
+
+
+def test_a_slow_function_is_not_called_before_each_of_its_samples():
+    calls = []
+
+    def slow():
+        calls.append(time.sleep(0.06))
+
+    measure_calls({"slow": slow}, seconds=0.0, least=4)
+    assert len(calls) == 2 + 4
 
 
 @pytest.mark.parametrize("leaves_first", ["first", "second"])

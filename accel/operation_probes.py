@@ -80,8 +80,8 @@ DISTINCT = 64 * KIB
 """Values of a long array before they repeat: random ones take time to make."""
 ROWS = (64, 16)
 """An array in short rows: it gives the cost of starting a row."""
-GATHERED_ROWS = 8
-GATHERED_BYTES = (256, 2048)
+BUFFERED_ROWS = 8
+BUFFERED_BYTES = (256, 2048)
 """Rows that NumPy's iterator gathers in a buffer, and their lengths: the slope is what an element costs in them."""
 
 
@@ -154,8 +154,8 @@ def row_batch(dtype: str) -> Batch:
         ufunc = getattr(np, name)
         batch["rows", name, dtype] = partial(ufunc, matrix, row, out=out)
         batch["rows", f"{name}:scalar", dtype] = partial(ufunc, matrix, column, out=out)
-    for nbytes in GATHERED_BYTES:
-        shape = GATHERED_ROWS, nbytes // np.dtype(dtype).itemsize
+    for nbytes in BUFFERED_BYTES:
+        shape = BUFFERED_ROWS, nbytes // np.dtype(dtype).itemsize
         n = math.prod(shape)
         matrix, out = values(n, dtype).reshape(shape), np.empty(shape, dtype)
         batch["operation", "add:buffered", dtype, n] = partial(np.add, matrix, matrix[0].copy(), out=out)

@@ -16,7 +16,7 @@ from accel.machine import RAMP_ELEMENTS, Ceiling, Machine, Rate, interpolate
 from accel.product_model import ProductModel
 from accel.rates import rate_name, row_length, units
 from accel.reuse import LINE_BYTES, piece_of
-from accel.steps import accesses, gathered_operands
+from accel.steps import accesses, buffered_operands
 from accel.tracing.operations import Op, Operand
 
 __all__ = [
@@ -316,7 +316,7 @@ class PriceList:
         element = max(
             inner.element_seconds, self._gap_seconds(op, dtype), self._branch_seconds(name, dtype, size / op.count)
         )
-        element += self._gathering_seconds(dtype) * gathered_operands(op)
+        element += self._buffering_seconds(dtype) * buffered_operands(op)
         rows = (inner.row_seconds or self._row_seconds("add.reduce" if reduces else "add", dtype)) * op.rows
         started = rows if op.rows > 1 else inner.ramp_seconds * op.count * min(size / op.count / RAMP_ELEMENTS, 1.0)
         return call * op.count, element * size + started + self._cast_seconds(op), op.name
@@ -334,10 +334,10 @@ class PriceList:
         """Return what it costs to start an inner loop."""
         return self._ceiling(name, dtype).row_seconds
 
-    def _gathering_seconds(self, dtype: str) -> float:
+    def _buffering_seconds(self, dtype: str) -> float:
         """Return what it costs to copy an element into a buffer of NumPy's iterator."""
-        gathered, plain = (self._ceilings.get((name, float_as_wide(dtype))) for name in ("add:buffered", "add"))
-        return max(gathered.element_seconds - plain.element_seconds, 0.0) if gathered and plain else 0.0
+        buffered, plain = (self._ceilings.get((name, float_as_wide(dtype))) for name in ("add:buffered", "add"))
+        return max(buffered.element_seconds - plain.element_seconds, 0.0) if buffered and plain else 0.0
 
     def _branch_seconds(self, name: str, dtype: str, size: float) -> float:
         """Return what an element costs at least where an array is too long for its branches to be learned."""

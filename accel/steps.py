@@ -11,10 +11,10 @@ from accel.reuse import LINE_BYTES
 from accel.tracing.layout import axis_order
 from accel.tracing.operations import Op, Operand
 
-__all__ = ["Access", "accesses", "gathered_operands"]
+__all__ = ["Access", "accesses", "buffered_operands"]
 
 BUFFER_ELEMENTS = 8192
-"""What NumPy's iterator gathers at most (`np.getbufsize`)."""
+"""What a buffer of NumPy's iterator holds (`np.getbufsize`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,11 @@ class Access:
 def accesses(op: Op) -> list[Access]:
     """Return the accesses of a call that works element by element, or reduces its first operand."""
     arrays = op.operands[:1] if op.axis is not None and op.operands else (*op.operands, *op.results)
-    rank = max((len(array.shape) for array in arrays), default=0)
-    lengths = [max((_along(array, axis, rank)[0] for array in arrays), default=1) for axis in range(rank)]
-    strides = [tuple(_along(array, axis, rank)[1] for axis in range(rank)) for array in arrays]
-    inner = next((axis for axis in reversed(_order(rank, strides)) if lengths[axis] > 1), None)
-    if inner is None:
-        return []
-    return [Access(array, steps[inner]) for array, steps in zip(arrays, strides, strict=True)]
+    _, strides, axes = _loop(arrays)
+    return [Access(array, steps[axes[0]]) for array, steps in zip(arrays, strides, strict=True)] if axes else []
 
 
-def gathered_operands(op: Op) -> int:
+def buffered_operands(op: Op) -> int:
     """Return how many arrays of a broadcast or sliced call NumPy copies into buffers, row by row.
 
     From version 2.3 on, its iterator gathers short rows, so that an inner loop runs over many at once. It does so where
@@ -63,28 +58,28 @@ def gathered_operands(op: Op) -> int:
     """
     if op.kind != "ufunc" or "." in op.name or op.rows < 2 or op.product:
         return 0
-    arrays = (*op.operands, *op.results)
-    rank = max(len(array.shape) for array in arrays)
-    along = [[_along(array, axis, rank) for axis in range(rank)] for array in arrays]
-    lengths = [max(one[axis][0] for one in along) for axis in range(rank)]
-    order = _order(rank, [tuple(step for _, step in one) for one in along])
-    inner, *outer = [axis for axis in reversed(order) if lengths[axis] > 1]
-    steps, length, gathered = [one[inner][1] for one in along], lengths[inner], [False] * len(arrays)
-    best, fewest = 1 / op.inner_length, 0
+    lengths, strides, (inner, *outer) = _loop((*op.operands, *op.results))
+    length, copied = lengths[inner], [False] * len(strides)
+    least, copies = 1 / op.inner_length, 0
     for axis in outer:
         if length >= BUFFER_ELEMENTS:
             break
-        gathered = [
-            known or one[axis][1] != step * length for known, one, step in zip(gathered, along, steps, strict=True)
-        ]
+        copied = [known or steps[axis] != steps[inner] * length for known, steps in zip(copied, strides, strict=True)]
         length *= lengths[axis]
-        if any(gathered) and (1 + sum(gathered)) / min(length, BUFFER_ELEMENTS) <= best:
-            best, fewest = (1 + sum(gathered)) / min(length, BUFFER_ELEMENTS), sum(gathered)
-    return fewest
+        cost = (1 + sum(copied)) / min(length, BUFFER_ELEMENTS)
+        if any(copied) and cost <= least:
+            least, copies = cost, sum(copied)
+    return copies
 
 
-def _order(rank: int, strides: Sequence[tuple[int, ...]]) -> list[int]:
-    return axis_order(rank, strides) if rank > 1 else list(range(rank))
+def _loop(arrays: Sequence[Operand]) -> tuple[list[int], list[tuple[int, ...]], list[int]]:
+    """Return the lengths of a loop's axes, each array's steps along them, and the axes to go along, innermost first."""
+    rank = max((len(array.shape) for array in arrays), default=0)
+    along = [[_along(array, axis, rank) for axis in range(rank)] for array in arrays]
+    lengths = [max((one[axis][0] for one in along), default=1) for axis in range(rank)]
+    strides = [tuple(step for _, step in one) for one in along]
+    order = axis_order(rank, strides) if rank > 1 else list(range(rank))
+    return lengths, strides, [axis for axis in reversed(order) if lengths[axis] > 1]
 
 
 def _along(array: Operand, axis: int, rank: int) -> tuple[int, int]:

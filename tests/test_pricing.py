@@ -288,10 +288,10 @@ def test_a_compiled_kernel_pays_for_its_exponentials():
     assert work_of(measured, op) == pytest.approx(flops + 100_000 * 4e-10)
 
 
-def test_gathered_operands_are_paid_for_by_the_element():
+def test_buffered_operands_are_paid_for_by_the_element():
     ceilings = [Ceiling("add", "float32", 5e-7, 1e-10), Ceiling("add:buffered", "float32", 7e-7, 2.5e-10)]
     x, row = np.ones((16, 512), np.float32), np.ones(512, np.float32)
-    plain, gathered = with_roofs(ceilings=ceilings[:1]), with_roofs(ceilings=ceilings)
+    plain, buffered = with_roofs(ceilings=ceilings[:1]), with_roofs(ceilings=ceilings)
     for function, copies in ((np.add, 1), (lambda x, row: x[:, :1] * row, 2), (lambda x, row: x + x, 0)):
         op = traced(function, x, row)
-        assert work_of(gathered, op) - work_of(plain, op) == pytest.approx(copies * 16 * 512 * 1.5e-10)
+        assert work_of(buffered, op) - work_of(plain, op) == pytest.approx(copies * 16 * 512 * 1.5e-10)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.steps import gathered_operands
+from accel.steps import buffered_operands
 from accel.tracing import trace
 
 ROWS = np.ones((16, 600))
@@ -34,7 +34,7 @@ def called(function, *arrays):
 
 @pytest.mark.parametrize(("function", "copies"), CASES.values(), ids=CASES)
 def test_the_arrays_that_are_copied_into_buffers(function, copies):
-    assert gathered_operands(called(function, ROWS)) == copies
+    assert buffered_operands(called(function, ROWS)) == copies
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_the_arrays_that_are_copied_into_buffers(function, copies):
 )
 def test_long_rows_are_not_gathered(length, row, column_times_row):
     x = np.ones((16, length))
-    assert gathered_operands(called(lambda x: x + x[0], x)) == row
-    assert gathered_operands(called(lambda x: x[:, :1] * x[0], x)) == column_times_row
+    assert buffered_operands(called(lambda x: x + x[0], x)) == row
+    assert buffered_operands(called(lambda x: x[:, :1] * x[0], x)) == column_times_row
 
 
 @pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.3.0", reason="rows are gathered since NumPy 2.3")
@@ -60,4 +60,4 @@ def test_numpys_own_iterator_runs_over_more_than_a_row_just_where_rows_are_gathe
     )
     iterator.reset()
     longest = max(result.size for _, _, result in iterator)
-    assert (longest > op.inner_length) == (gathered_operands(op) > 0)
+    assert (longest > op.inner_length) == (buffered_operands(op) > 0)

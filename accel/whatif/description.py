@@ -26,7 +26,7 @@ from accel.pricing import (
 )
 from accel.rates import rate_name, row_length, units
 from accel.reuse import NEVER
-from accel.steps import accesses, gathered_operands
+from accel.steps import accesses, buffered_operands
 from accel.tracing.operations import Op, Trace
 
 __all__ = ["describe"]
@@ -136,8 +136,8 @@ def _elementwise(op: Op) -> dict[str, Any]:
         found["scalar"] = 1
     if any(access.has_gaps for access in accesses(op)):
         found["gaps"] = 1
-    if gathered := gathered_operands(op):
-        found["gathered"] = gathered
+    if buffered := buffered_operands(op):
+        found["buffered"] = buffered
     if op.kind == "ufunc" and "." not in op.name and (dearer := dearer_kinds(op)):
         found["dearer"] = dearer
     if op.loop_dtypes and op.casts:

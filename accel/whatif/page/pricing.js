@@ -263,7 +263,7 @@ function elementwise(list, call) {
   const rows = call.rows === undefined ? 1 : call.rows;
   const each = inner.row_seconds || ceiling(list, call.reduces ? "add.reduce" : "add", dtype).row_seconds;
   const started = rows > 1 ? each * rows : inner.ramp_seconds * Math.min(call.size / RAMP_ELEMENTS, 1);
-  const element = Math.max(inner.element_seconds, least) + gatheringSeconds(list, call, dtype);
+  const element = Math.max(inner.element_seconds, least) + bufferingSeconds(list, call, dtype);
   return [overhead, element * call.size + started + castSeconds(list, call), call.n];
 }
 
@@ -273,10 +273,10 @@ function gapSeconds(list, call, dtype) {
   return (copied || ceiling(list, "add:strided", dtype)).element_seconds;
 }
 
-// What it costs to copy an element of each gathered operand into a buffer of NumPy's iterator.
-function gatheringSeconds(list, call, dtype) {
-  const [gathered, plain] = ["add:buffered", "add"].map((name) => list.ceilings.get(key(name, floatLike(dtype))));
-  return call.gathered && gathered && plain ? Math.max(gathered.element_seconds - plain.element_seconds, 0) * call.gathered : 0;
+// What it costs to copy an element of each buffered operand into a buffer of NumPy's iterator.
+function bufferingSeconds(list, call, dtype) {
+  const [buffered, plain] = ["add:buffered", "add"].map((name) => list.ceilings.get(key(name, floatLike(dtype))));
+  return call.buffered && buffered && plain ? Math.max(buffered.element_seconds - plain.element_seconds, 0) * call.buffered : 0;
 }
 
 // What an element costs at least where an array is too long for its branches to be learned.

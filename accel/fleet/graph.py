@@ -331,7 +331,7 @@ class _Walk:
         if signed not in self._found:
             kind, form = self._seen(key, node, name)
             self._found[signed] = len(self.kinds), form
-            self.kinds.append(replace(kind, steps=_steps(node)))
+            self.kinds.append(replace(kind, steps=max(1, sum(1 for _ in _operations(node)))))
         return self._found[signed]
 
     def _seen(self, key: Any, node: Any, name: str) -> tuple[TaskKind, Any]:
@@ -371,19 +371,16 @@ class _Walk:
 
     def _sources(self, node: Any) -> Iterator[Any]:
         """Go over the parts of a fused task that make data from nothing, as far as they may be run."""
-        from dask._task_spec import NestedContainer, Task, _execute_subgraph
+        from dask._task_spec import NestedContainer
 
-        if not isinstance(node, Task):
-            return
-        if node.func is _execute_subgraph:
-            for key in in_order(node.args[0], node.args[1], node.args[2]):
-                yield from self._sources(node.args[0][key])
-            return
-        makes = (
-            not node.dependencies and not isinstance(node, NestedContainer) and not any(True for _ in _embedded(node))
-        )
-        if makes and (self._run or is_known(node)):
-            yield node
+        for part in _operations(node):
+            makes = (
+                not part.dependencies
+                and not isinstance(part, NestedContainer)
+                and not any(True for _ in _embedded(part))
+            )
+            if makes and (self._run or is_known(part)):
+                yield part
 
     @staticmethod
     def _named(part: Any, name: str) -> Any:
@@ -395,13 +392,17 @@ class _Walk:
         return _kind_of(name, specs, form, "opaque", reason), form
 
 
-def _steps(node: Any) -> int:
-    """Return the number of operations that are fused into a task."""
+def _operations(node: Any) -> Iterator[Any]:
+    """Go over the operations that are fused into a task, dependencies first."""
     from dask._task_spec import Task, _execute_subgraph
 
-    if not isinstance(node, Task) or node.func is not _execute_subgraph:
-        return 1
-    return max(1, sum(_steps(part) for part in node.args[0].values() if isinstance(part, Task)))
+    if not isinstance(node, Task):
+        return
+    if node.func is not _execute_subgraph:
+        yield node
+        return
+    for key in in_order(node.args[0], node.args[1], node.args[2]):
+        yield from _operations(node.args[0][key])
 
 
 def _reason(error: Exception) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 __all__ = ["LIMITS"]
@@ -20,24 +22,26 @@ class Limits:
         self._held: list[tuple[int, Any]] = []
         self._first: Any = None
 
-    def enter(self, count: int) -> tuple[int, Any]:
+    @contextmanager
+    def at(self, count: int) -> Iterator[None]:
+        """Run the body with a limit of so many threads."""
         with self._lock:
             entry = count, _limited(count)
             if not self._held:
                 self._first = entry[1]
             self._held.append(entry)
-            return entry
-
-    def leave(self, entry: tuple[int, Any]) -> None:
-        with self._lock:
-            self._held.remove(entry)
-            _let_this_thread_limit()
-            entry[1].restore_original_limits()
-            if self._held:
-                _limited(self._held[-1][0])
-            else:
-                self._first.restore_original_limits()
-                _let_this_thread_limit()  # as threadpoolctl does after its last limit: then any thread may
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held.remove(entry)
+                _let_this_thread_limit()
+                entry[1].restore_original_limits()
+                if self._held:
+                    _limited(self._held[-1][0])
+                else:
+                    self._first.restore_original_limits()
+                    _let_this_thread_limit()  # as threadpoolctl does after its last limit: then any thread may
 
 
 def _limited(count: int) -> Any:

@@ -178,11 +178,8 @@ def threads(count: int) -> Iterator[None]:
         If `count` is not a whole number, or is below 1, which the libraries would take for "as you like".
     """
     count = positive_count(count, "the number of threads")
-    entry = LIMITS.enter(count)
-    try:
+    with LIMITS.at(count):
         yield
-    finally:
-        LIMITS.leave(entry)
 
 
 def single_threaded() -> Any:

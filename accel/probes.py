@@ -33,9 +33,10 @@ from accel.operation_probes import (
     values,
 )
 
-__all__ = ["Batch", "Key", "Plan", "batches", "plan_for", "stream_batch"]
+__all__ = ["Batch", "Key", "Plan", "batches", "fresh_array", "plan_for", "stream_batch"]
 
 KIB, MIB = 2**10, 2**20
+HUGE_PAGE_BYTES = 2 * MIB
 HEAVY = ("sqrt", "exp", "log", "tanh", "divide")
 STREAM_SHAPES = ("1R1W", "2R1W", "in place", "in place + read", "reduce")
 FAR_LINES = 4
@@ -210,16 +211,23 @@ def _page_batch(sizes: tuple[int, ...]) -> Batch:
 
 
 def _add_into_fresh_pages(a: np.ndarray, size: int) -> None:
-    """Add into a mapping of its own, laid out as the C library does it for a large array.
+    np.add(a, a, out=fresh_array(size))
 
-    Private, since the system gives huge pages to no shared one; its own note in front, so that the first and last part
-    of a huge page stay small pages; and huge pages asked for where NumPy does, from 4 MB on, on Linux.
+
+def fresh_array(size: int) -> np.ndarray:
+    """Return a float32 array in a mapping of its own, placed as the C library places a large array.
+
+    The mapping is private, since the system gives huge pages to no shared one, which are asked for where NumPy does:
+    from 4 MB on, on Linux. The array begins in the middle of a huge page, since the C library's own note in front keeps
+    arrays from filling huge pages: their ends stay small pages. Left to chance, 4 MB would take a tenth of that now and
+    then.
     """
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-    pages = mmap.mmap(-1, size + mmap.PAGESIZE, **private)
+    pages = mmap.mmap(-1, size + 2 * HUGE_PAGE_BYTES, **private)
+    start = (HUGE_PAGE_BYTES // 2 - np.frombuffer(pages, np.uint8).ctypes.data) % HUGE_PAGE_BYTES
     if size >= 4 * MIB and hasattr(mmap, "MADV_HUGEPAGE"):
-        pages.madvise(mmap.MADV_HUGEPAGE)
-    np.add(a, a, out=np.frombuffer(pages, np.float32, size // 4, offset=16))
+        pages.madvise(mmap.MADV_HUGEPAGE, start, size)
+    return np.frombuffer(pages, np.float32, size // 4, offset=start + 16)
 
 
 def _stream_call(shape: str, operands: list[np.ndarray]) -> Callable[[], Any]:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import mmap
 import warnings
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,10 +20,13 @@ from accel.function_probes import NARROW_ELEMENTS, function_batch
 from accel.machine import RAMP_ELEMENTS, Probe
 from accel.operation_probes import ROWS, aligned, branching_batch, element_counts
 from accel.probes import (
+    HUGE_PAGE_BYTES,
+    MIB,
     STREAM_BYTES_PER_ELEMENT,
     STREAM_OPERANDS,
     STREAM_SHAPES,
     batches,
+    fresh_array,
     plan_for,
     stream_batch,
 )
@@ -170,6 +174,16 @@ def test_probes_stay_finite_however_often_they_run():
                 for call in batch.values():
                     for _ in range(300):
                         call()
+
+
+@pytest.mark.parametrize("mebibytes", [1, 4, 32])
+def test_fresh_pages_lie_where_a_large_array_does_wherever_their_mapping_begins(mebibytes):
+    kept = []
+    for odd in range(1, 5):
+        kept += [mmap.mmap(-1, odd * 28 * 4096), fresh_array(mebibytes * MIB)]
+        assert kept[-1].nbytes == mebibytes * MIB
+        assert kept[-1].ctypes.data % HUGE_PAGE_BYTES == HUGE_PAGE_BYTES // 2 + 16
+        assert not kept[-1][:: mmap.PAGESIZE // 4].any()
 
 
 @pytest.fixture(scope="module")

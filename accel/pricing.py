@@ -15,20 +15,17 @@ from accel.function_probes import COMPILED_SPECIAL, NARROW_ELEMENTS, STREAMING
 from accel.machine import RAMP_ELEMENTS, Ceiling, Machine, Rate, interpolate
 from accel.product_model import ProductModel
 from accel.rates import rate_name, row_length, units
-from accel.reuse import LINE_BYTES, piece_of
 from accel.steps import accesses, buffered_operands
-from accel.tracing.operations import Op, Operand
+from accel.tracing.operations import Op
+from accel.traffic import stream_shape, traffic
 
 __all__ = [
     "Price",
     "PriceList",
-    "Traffic",
     "dearer_kinds",
     "has_reduced_rows",
     "has_scalar",
     "is_reduction",
-    "stream_shape",
-    "traffic",
 ]
 
 SCALAR = ":scalar"
@@ -38,12 +35,9 @@ LEAST_ARITHMETIC = 0.2
 """Share of a small product's time that is arithmetic at least."""
 PYTHON_NUMBERS = frozenset({"int", "float", "bool", "complex"})
 RESERVES = frozenset({"empty"})
-GATHERS = frozenset({"take"})
 COPIES = frozenset({"astype", "copy", "setitem", "copyto", "ascontiguousarray"})
 SUMMARIES = frozenset({"argmax", "var", "std"})
 """Functions with a rate that start a loop for each element of their result."""
-FAR_BYTES = 256
-"""Steps beyond this find no prefetched line (`accel.probes.FAR_LINES`)."""
 OUT_OF_ORDER = frozenset({"columns", "columns:conflict", "take", "take:rows", "put"})
 """Functions with a rate that do not go through memory from one end to the other."""
 NARROW = ":narrow"
@@ -429,16 +423,6 @@ class PriceList:
         return ProductModel(self._roofs.matmuls, self.threads)
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """Bytes that a call moves for one operand."""
-
-    moved_bytes: float
-    distance_bytes: float
-    shape: str
-    """Stream shape where the operand has one of its own; empty where it streams with the others."""
-
-
 def float_as_wide(dtype: str) -> str:
     """Return the floating-point dtype that stands in for one whose own cost was not measured."""
     return "float32" if np.dtype(dtype).itemsize <= 4 else "float64"
@@ -470,36 +454,3 @@ def has_scalar(op: Op) -> bool:
     """Whether the inner loop holds one input fixed, which has a loop of its own."""
     held = [o for o in op.operands if o.size < max(r.size for r in op.results or op.operands) or 0 in o.strides[-1:]]
     return bool(op.scalars) or any(not o.shape or o.strides[-1:] == (0,) or o.shape[-1:] == (1,) for o in held)
-
-
-def traffic(op: Op, arrays: Sequence[Operand], distances: Sequence[float]) -> list[Traffic]:
-    """Return what each distinct operand moves; one that is updated moves twice."""
-    read = {(o.buffer, o.offset_bytes) for o in op.operands}
-    written = {(r.buffer, r.offset_bytes) for r in op.results}
-    parts: dict[tuple[int, int, tuple[int, ...]], Traffic] = {}
-    for index, (array, distance) in enumerate(zip(arrays, distances, strict=True)):
-        piece = piece_of(array)
-        times = 2 if (array.buffer, array.offset_bytes) in read & written else 1
-        shape, moved = "", float(piece.footprint_bytes)
-        if op.name in GATHERS and index == (0 if op.operands else -1):
-            # One line for each element taken, wherever it lies: the distance is that of the whole source.
-            shape, moved = "gather", float(LINE_BYTES) * max((r.size for r in op.results), default=0)
-        elif (
-            piece.footprint_bytes >= 16 * array.nbytes // np.dtype(array.dtype).itemsize * 4 and not array.is_contiguous
-        ):
-            far = max(map(abs, array.strides), default=0) >= FAR_BYTES
-            shape = "strided far" if far else "strided"
-        parts[array.buffer, array.offset_bytes, array.strides] = Traffic(moved * times, distance, shape)
-    return list(parts.values())
-
-
-def stream_shape(op: Op, arrays: Sequence[Operand]) -> str:
-    """Name the stream shape of a call by what it reads and writes at full size."""
-    full = max(array.nbytes for array in arrays)
-    reads = {(o.buffer, o.offset_bytes) for o in op.operands if o.nbytes * 2 > full}
-    writes = {(r.buffer, r.offset_bytes) for r in op.results if r.nbytes * 2 > full}
-    if not writes:
-        return "1R1W" if op.axis is None and op.results and not op.in_place else "reduce"
-    if reads & writes:
-        return "in place" if len(reads) <= 1 else "in place + read"
-    return "1R1W" if len(reads) <= 1 else "2R1W"

@@ -21,13 +21,12 @@ from accel.pricing import (
     has_reduced_rows,
     has_scalar,
     is_reduction,
-    stream_shape,
-    traffic,
 )
 from accel.rates import rate_name, row_length, units
 from accel.reuse import NEVER
 from accel.steps import accesses, buffered_operands
 from accel.tracing.operations import Op, Trace
+from accel.traffic import stream_shape, traffic
 
 __all__ = ["describe"]
 

@@ -6,6 +6,8 @@ import base64
 import io
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pypdf
@@ -18,38 +20,41 @@ PAGES = table_of_contents()
 SHOWN = ".sidebar-toggle, .bd-sidebar-primary, .bd-sidebar-secondary, .prev-next-area, .accel-quiz button, .copybtn"
 
 
+@contextmanager
+def on_paper(browser: Browser) -> Iterator[None]:
+    """Have the browser lay its page out as for a printer."""
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        yield
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 @pytest.mark.parametrize("page", PAGES[:3])
 def test_paper_shows_the_text_and_no_control(page: str, site_url: str, browser: Browser) -> None:
     browser.open(f"{site_url}/{page}.html")
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    try:
+    with on_paper(browser):
         assert browser.all("article.bd-article h1")[0].is_displayed()
         assert [element.tag_name for element in browser.all(SHOWN) if element.is_displayed()] == []
         assert browser.script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_a_page_in_dark_mode_is_printed_on_white(site_url: str, browser: Browser) -> None:
     browser.open(f"{site_url}/{PAGES[1]}.html")
     browser.script("document.documentElement.dataset.theme = 'dark'")
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    try:
+    with on_paper(browser):
         ink = browser.script(
             "return getComputedStyle(document.querySelector('.bd-article section > p:not([class])')).color"
         )
         assert ink == "rgb(0, 0, 0)"
         paper = browser.driver.execute_cdp_cmd("Page.printToPDF", {})["data"]
         assert len(pypdf.PdfReader(io.BytesIO(base64.b64decode(paper))).pages) > 1
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 @pytest.mark.parametrize("page", ["book/fusion", "book/profiling"])
 def test_nothing_scrolls_on_paper(page: str, site_url: str, browser: Browser) -> None:
     browser.open(f"{site_url}/{page}.html")
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    try:
+    with on_paper(browser):
         scrolling = browser.script(
             """
             return [...document.querySelectorAll(".bd-article :is(div, pre):not(.math, .math *)")]
@@ -58,8 +63,6 @@ def test_nothing_scrolls_on_paper(page: str, site_url: str, browser: Browser) ->
             """
         )
         assert scrolling == []
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 @pytest.fixture(scope="module")
